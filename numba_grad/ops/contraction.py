@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.errors import ShapeError, explain
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.families import (
     ALL,
     aligned,
     broadcast_to,
+    check_one_dtype,
     multilinear,
     reshape,
     structural,
@@ -63,16 +64,7 @@ def _infer_matmul(x: Type, y: Type) -> Type:
                 fix="x @ y.mT",
             )
         )
-    if x.dtype != y.dtype:
-        raise DTypeError(
-            explain(
-                "matmul",
-                "different dtypes",
-                got={"x": x, "y": y},
-                expected="one dtype",
-                fix="x.astype(y.dtype) @ y",
-            )
-        )
+    check_one_dtype("matmul", {"x": x, "y": y}, fix="x.astype(y.dtype) @ y")
     stack = broadcast_stacks("matmul", {"x": x, "y": y})
     return array_type((*stack, x.shape[-2], y.shape[-1]), x.dtype)
 

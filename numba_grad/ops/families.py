@@ -414,6 +414,14 @@ def _check_operands(
         )
 
 
+def check_one_dtype(operation: str, got: Mapping[str, Type], fix: str = "x.astype(...)") -> None:
+    """Raise unless all of these operands have one dtype."""
+    if len({t.dtype for t in got.values()}) > 1:
+        raise DTypeError(
+            explain(operation, "different dtypes", got=dict(got), expected="one dtype", fix=fix)
+        )
+
+
 def dtype_names(characters: str) -> str:
     """NumPy type characters as names, each once: for messages."""
     names = dict.fromkeys(np.dtype(c).name for c in characters)

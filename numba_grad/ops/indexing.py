@@ -23,6 +23,7 @@ from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.families import (
     ALL,
     batch_size,
+    check_one_dtype,
     full,
     linear,
     reshape,
@@ -218,16 +219,7 @@ def _infer_scatter(
                 expected=f"v of shape {positions + rest}",
             )
         )
-    if v.dtype != x.dtype:
-        raise DTypeError(
-            explain(
-                operation,
-                "different dtypes",
-                got={"x": x, "v": v},
-                expected="the dtype of x",
-                fix=f"v.astype({x.dtype.name!r})",
-            )
-        )
+    check_one_dtype(operation, {"x": x, "v": v}, fix=f"v.astype({x.dtype.name!r})")
     return x
 
 

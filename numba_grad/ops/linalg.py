@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.errors import explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.contraction import broadcast_stacks, conjugate_transpose, matmul
 from numba_grad.ops.families import aligned, batch_aligned, reshape, structural, sum_to, total
 from numba_grad.ops.matrices import (
-    check_lapack_dtype,
     check_matrices,
+    check_right_side,
     lower_triangle,
     same_square,
     upper_triangle,
@@ -34,26 +34,7 @@ def _infer_solve(a: Type, b: Type) -> Type:
                 fix="lstsq(a, b) for more equations than unknowns",
             )
         )
-    if b.rank < 2 or b.shape[-2] != a.shape[-1]:
-        raise ShapeError(
-            explain(
-                "solve",
-                "b does not have as many rows as a",
-                got=dict(got),
-                expected=f"b of shape (..., {a.shape[-1]}, k)",
-                fix="b[..., None] for a stack of vectors",
-            )
-        )
-    if a.dtype != b.dtype or a.dtype.char not in "fdFD":
-        raise DTypeError(
-            explain(
-                "solve",
-                "not defined for these dtypes",
-                got=dict(got),
-                expected="float32, float64, complex64 or complex128, the same for both",
-                fix="a.astype('float64')",
-            )
-        )
+    check_right_side("solve", a, b)
     stack = broadcast_stacks("solve", got)
     return array_type((*stack, *b.shape[-2:]), a.dtype)
 
@@ -163,19 +144,8 @@ inv = structural(
 
 def _infer_solve_triangular(a: Type, b: Type, *, lower: bool, unit_diagonal: bool) -> Type:
     check_matrices("solve_triangular", a, square=True)
-    got = {"a": a, "b": b}
-    if b.rank < 2 or b.shape[-2] != a.shape[-1]:
-        raise ShapeError(
-            explain(
-                "solve_triangular",
-                "b does not have as many rows as a",
-                got=dict(got),
-                expected=f"b of shape (..., {a.shape[-1]}, k)",
-                fix="b[..., None] for a stack of vectors",
-            )
-        )
-    check_lapack_dtype("solve_triangular", got)
-    stack = broadcast_stacks("solve_triangular", got)
+    check_right_side("solve_triangular", a, b)
+    stack = broadcast_stacks("solve_triangular", {"a": a, "b": b})
     return array_type((*stack, *b.shape[-2:]), a.dtype)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from numba_grad.dtypes import INT64
-from numba_grad.errors import DTypeError, explain
+from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.graph.node import OPS, Node, numbers
 from numba_grad.graph.types import Type
 from numba_grad.ops.contraction import conjugate_transpose, matmul
@@ -40,6 +40,23 @@ def check_lapack_dtype(operation: str, got: dict[str, Type]) -> None:
                 fix="a.astype('float64')",
             )
         )
+
+
+def check_right_side(operation: str, a: Type, b: Type, error: type[Exception] = ShapeError) -> None:
+    """Raise unless `b` has as many rows, and the dtype of `a`."""
+    got: dict[str, Type] = {"a": a, "b": b}
+    rows = a.shape[-2]
+    if b.rank < 2 or b.shape[-2] != rows:
+        raise error(
+            explain(
+                operation,
+                "b does not have as many rows as a",
+                got=dict(got),
+                expected=f"b of shape (..., {rows}, k)",
+                fix="b[..., None] for a stack of vectors",
+            )
+        )
+    check_lapack_dtype(operation, got)
 
 
 def block(x: Node, row: int, rows: int, column: int, columns: int) -> Node:

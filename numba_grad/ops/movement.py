@@ -13,11 +13,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from numba_grad.errors import AxisError, DTypeError, ShapeError, explain
+from numba_grad.errors import AxisError, ShapeError, explain
 from numba_grad.graph.node import OPS, Node, SharedParams, record
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.families import (
     ALL,
+    check_one_dtype,
     linear,
     structural,
     sum_to,
@@ -399,16 +400,7 @@ def _infer_concatenate(*types: Type, axis: int) -> Type:
                 expected=f"equal ranks, and equal sizes on every axis but {axis}",
             )
         )
-    if any(t.dtype != first.dtype for t in types):
-        raise DTypeError(
-            explain(
-                "concatenate",
-                "different dtypes",
-                got=got,
-                expected="one dtype",
-                fix="x.astype(...)",
-            )
-        )
+    check_one_dtype("concatenate", {f"array {k}": t for k, t in enumerate(types)})
     total = sum(t.shape[axis] for t in types)
     return array_type((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype)
 
@@ -472,16 +464,7 @@ def _axis_params(axis: int) -> SharedParams:
 def _infer_region(operation: str) -> Callable[..., Type]:
     def infer(x: Type, v: Type, *, starts: Shape, steps: Shape) -> Type:
         _check_region(operation, x, starts, v.shape, steps)
-        if x.dtype != v.dtype:
-            raise DTypeError(
-                explain(
-                    operation,
-                    "different dtypes",
-                    got={"x": x, "v": v},
-                    expected="the dtype of x",
-                    fix=f"v.astype({x.dtype.name!r})",
-                )
-            )
+        check_one_dtype(operation, {"x": x, "v": v}, fix=f"v.astype({x.dtype.name!r})")
         return x
 
     return infer

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.errors import DTypeError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.elementwise import one_minus, plus, reciprocal, scaled
-from numba_grad.ops.families import by_slopes, structural, total
+from numba_grad.ops.families import by_slopes, check_one_dtype, structural, total
 from numba_grad.ops.random import check_equal_shapes
 from numba_grad.ops.series import EULER_MACLAURIN, LEAST_ACCURACY, LEAST_EXPONENT, MOST_TERMS
 
@@ -21,8 +20,7 @@ from numba_grad.ops.series import EULER_MACLAURIN, LEAST_ACCURACY, LEAST_EXPONEN
 def _infer(name: str, got: dict[str, Type]) -> Type:
     check_equal_shapes(name, got, ("fd",) * len(got))
     first = next(iter(got.values()))
-    if any(t.dtype != first.dtype for t in got.values()):
-        raise DTypeError(explain(name, "dtypes differ", got=dict(got)))
+    check_one_dtype(name, got)
     return array_type(first.shape, first.dtype)
 
 

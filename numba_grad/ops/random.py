@@ -18,6 +18,7 @@ from numba_grad.ops.families import (
     batch_together,
     by_argument,
     by_slopes,
+    check_one_dtype,
     elementwise,
     structural,
 )
@@ -240,8 +241,7 @@ gamma_path = Op(
 
 def _infer_gamma_moment(x: Type, a: Type, *, order: int) -> Type:
     check_equal_shapes("gamma_moment", {"x": x, "a": a}, ("fd", "fd"))
-    if x.dtype != a.dtype:
-        raise DTypeError(explain("gamma_moment", "dtypes differ", got={"x": x, "a": a}))
+    check_one_dtype("gamma_moment", {"x": x, "a": a})
     return array_type(x.shape, x.dtype)
 
 

@@ -23,8 +23,8 @@ from numba_grad.ops.families import (
 from numba_grad.ops.matrices import (
     as_row,
     block,
-    check_lapack_dtype,
     check_matrices,
+    check_right_side,
     diagonal_matrix,
     divided_where,
     identity,
@@ -163,18 +163,7 @@ svdvals = structural(
 
 def _infer_lstsq(a: Type, b: Type, tolerance: Type) -> Type:
     check_matrices("lstsq", a)
-    got = {"a": a, "b": b}
-    check_lapack_dtype("lstsq", got)
-    if b.rank < 2 or b.shape[-2] != a.shape[-2]:
-        raise np.linalg.LinAlgError(
-            explain(
-                "lstsq",
-                "b does not have as many rows as a",
-                got=dict(got),
-                expected=f"b of shape (..., {a.shape[-2]}, k)",
-                fix="b[..., None] for a stack of vectors",
-            )
-        )
+    check_right_side("lstsq", a, b, np.linalg.LinAlgError)
     if tolerance != array_type(a.shape[:-2], real_dtype(a.dtype)):
         raise ShapeError(
             explain(
@@ -184,7 +173,7 @@ def _infer_lstsq(a: Type, b: Type, tolerance: Type) -> Type:
                 expected=f"{real_dtype(a.dtype)}{list(a.shape[:-2])}",
             )
         )
-    stack = broadcast_stacks("lstsq", got)
+    stack = broadcast_stacks("lstsq", {"a": a, "b": b})
     return array_type((*stack, a.shape[-1], b.shape[-1]), a.dtype)
 
 

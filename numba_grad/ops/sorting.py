@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from numba_grad.dtypes import is_inexact
-from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.errors import ShapeError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
-from numba_grad.ops.families import ALL, structural, together
+from numba_grad.ops.families import ALL, check_one_dtype, structural, together
 from numba_grad.ops.movement import array_of
 from numba_grad.ops.samples import Examples
 from numba_grad.ops.scans import check_axis
@@ -70,8 +70,7 @@ def _infer_searchsorted(x: Type, v: Type, *, right: bool = False) -> Type:
                 expected="x of shape (..., n), v of shape (..., any)",
             )
         )
-    if x.dtype != v.dtype:
-        raise DTypeError(explain("searchsorted", "different dtypes", got={"x": x, "v": v}))
+    check_one_dtype("searchsorted", {"x": x, "v": v})
     return array_type(v.shape, np.dtype(np.int64))
 
 

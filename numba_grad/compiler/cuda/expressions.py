@@ -6,7 +6,6 @@ terms are typed, and become terms with the names and the typed literals that CUD
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -89,19 +88,10 @@ def constant(value: object, dtype: np.dtype) -> str:
         part = np.dtype(_PARTS[dtype.name])
         return f"complex({constant(number.real, part)}, {constant(number.imag, part)})"
     if dtype.kind == "f":
-        return f"{dtype.name}({_float_text(number)})"
+        return f"{dtype.name}({float(number)!r})"
     if dtype.kind == "b":
         return str(bool(number))
     return f"{dtype.name}({int(number)})"
-
-
-def _float_text(number: np.floating) -> str:
-    value = float(number)
-    if math.isnan(value):
-        return "nan"
-    if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return repr(value)
 
 
 class KernelExpressions:

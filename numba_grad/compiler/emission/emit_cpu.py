@@ -363,19 +363,10 @@ def constant_text(constant: Constant) -> str:
     value = np.frombuffer(constant.bytes, constant.dtype)[0]
     name = dtype_name(constant.dtype)
     if constant.dtype.kind == "c":
-        return f"{name}(complex({_float_text(value.real)}, {_float_text(value.imag)}))"
+        return f"{name}(complex({float(value.real)!r}, {float(value.imag)!r}))"
     if is_floating(constant.dtype):
-        return f"{compute_name(constant.dtype)}({_float_text(value)})"
+        return f"{compute_name(constant.dtype)}({float(value)!r})"
     return f"{name}({int(value)})" if constant.dtype.kind != "b" else f"bool_({bool(value)})"
-
-
-def _float_text(value: np.floating) -> str:
-    number = float(value)
-    if math.isnan(number):
-        return "nan"
-    if math.isinf(number):
-        return "inf" if number > 0 else "-inf"
-    return repr(number)
 
 
 def dtype_name(dtype: np.dtype) -> str:

@@ -78,8 +78,6 @@ def _eliminated_call(dtype: np.dtype, n: int, count: int, body: str) -> LibraryC
             count=count,
             products=n**3,
             operands=operands,
-            words={},
-            rooms={},
             body=f"{_small_elimination(dtype, n)}\n{body}",
         )
     return stack_call(

@@ -42,8 +42,6 @@ def cholesky_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
             count=count,
             products=n**3 // 3,
             operands=operands,
-            words={},
-            rooms={},
             sites=sites,
             body=f"""\
 start = matrix * {n * n}
@@ -59,7 +57,6 @@ if is_indefinite:
         products=n**3 // 3,
         operands=operands,
         words={"potrf": lapack(dtype, "potrf"), "n": n, "upper": letter("U")},
-        rooms={},
         sites=sites,
         # LAPACK counts columns first: it sees a^T = conj(a) and factorizes it into conj(L) L^T, of
         # which it writes the upper triangular factor.
@@ -126,7 +123,6 @@ def permutation_call(rows: int, pivots: int, count: int) -> LibraryCall:
         products=rows,
         operands={"given": (Memory("input"), "int64"), "out": (Memory("output"), "int64")},
         words={"rows": rows, "pivots": pivots},
-        rooms={},
         sites={"outside": ErrorSite("pivots", "lu_solve")},
         body="""\
 start = matrix * rows

@@ -6,6 +6,7 @@ word `n`, the text of a kernel has the value, `n`, and the address, `n_at`.
 
 from collections.abc import Mapping, Sequence
 from textwrap import indent
+from types import MappingProxyType
 
 import numpy as np
 
@@ -86,10 +87,10 @@ def stack_call(
     count: int,
     products: int,
     operands: Mapping[str, tuple[Memory, str]],
-    words: Mapping[str, LibraryWord],
-    rooms: Mapping[str, tuple[int, str]],
     body: str,
-    sites: Mapping[str, ErrorSite] | None = None,
+    words: Mapping[str, LibraryWord] = MappingProxyType({}),
+    rooms: Mapping[str, tuple[int, str]] = MappingProxyType({}),
+    sites: Mapping[str, ErrorSite] = MappingProxyType({}),
     tail: Sequence[int] = (),
 ) -> LibraryCall:
     """A step that runs `body` for each `matrix` of a stack of `count`.
@@ -114,8 +115,8 @@ def stack_call(
     block = max(-(-count // tasks), -(-_PRODUCTS_OF_TASK // max(1, products)))
     tasks = -(-count // block)
     values.update({"scratch": Memory("scratch"), "room": room, "block": block, "count": count})
-    values.update({"errors": Errors(), **(sites or {})})
-    source = _source(values, operands, rooms, body, tuple(sites or ()))
+    values.update({"errors": Errors(), **sites})
+    source = _source(values, operands, rooms, body, tuple(sites))
     step = LibraryStep(source, (*values.values(), *tail), Tasks(tasks, 1 if tasks > 1 else SERIAL))
     return LibraryCall((step,), max(1, tasks) * room)
 

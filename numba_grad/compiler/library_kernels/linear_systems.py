@@ -46,8 +46,6 @@ def inv_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
             count=count,
             products=2 * n**3,
             operands={"a": (Memory("input"), name), "out": (Memory("output"), name)},
-            words={},
-            rooms={},
             sites=sites,
             body=f"""\
 start = matrix * {n * n}
@@ -106,8 +104,6 @@ def solve_call(
             count=math.prod(stack),
             products=n * n * (n + columns),
             operands=operands,
-            words={},
-            rooms={},
             sites=sites,
             tail=tail,
             body=f"""\

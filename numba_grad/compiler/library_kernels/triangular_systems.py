@@ -49,8 +49,6 @@ def solve_triangular_call(
             count=math.prod(stack),
             products=n * n * columns,
             operands=operands,
-            words={},
-            rooms={},
             sites=sites,
             tail=tail,
             body=starts + _small_body(n, columns, lower=lower, unit_diagonal=unit_diagonal),
