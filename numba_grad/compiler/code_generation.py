@@ -199,6 +199,7 @@ def _optimize(written: Written) -> None:
 
 def _variables_in_registers() -> llvm.ModulePassManager:
     passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()  # functions of one instruction
     passes.add_sroa_pass()
     return passes
 

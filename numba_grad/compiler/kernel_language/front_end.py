@@ -210,6 +210,8 @@ def _module_of(
             write(meanings, module)
         if not is_quick and not is_plain:
             intrinsics.add_alias_metadata(module)
+            if not has_vector_forms:
+                mathematics.keep_calls(module)
         return code_generation.Written(
             code_generation.module_of(str(module), name),
             is_loop_nest=not intrinsics.may_overlap(module),
