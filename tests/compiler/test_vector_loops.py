@@ -228,6 +228,26 @@ def test_what_needs_none_of_llvms_passes():
     assert not is_plain(loop("y[i] = x[i]"), dtype="float16")
 
 
+def test_what_hands_numbers_on_is_no_vector_code():
+    def hands_on(body):
+        text = f"def kernel(args, lo, hi):\n    x = buffer(args, 0, float64)\n{body}"
+        return syntax_lowering.read(text, "kernel").hands_on
+
+    state = "    c = x[0]\n    for i in range(lo, hi):\n        v = c * x[i]\n        c = v\n"
+    assert hands_on(state + "    x[0] = c\n")
+    assert hands_on(state.replace("for i in range(lo, hi)", "while c < x[1]"))
+    assert not hands_on(state.replace("c = v", "c = reduce_add(c, v)"))
+    assert not hands_on(state + "    for i in range(lo, hi):\n        x[i] = c\n")
+    assert not hands_on("    c = x[0]\n    x[1] = c\n")
+
+
+def test_where_a_row_is_may_be_an_integer_in_memory():
+    places = "    z = buffer(args, 6, int64)\n    first = z[lo]\n"
+    row = "    for i in range(lo, hi):\n        y[i] = x[first + i]\n"
+    assert is_plain(row, before=places)
+    assert not is_plain(row.replace("x[first + i]", "x[z[i]]"), before=places)
+
+
 def test_integers_are_moved(monkeypatch):
     body = "    for i in range(lo, hi):\n        y[i] = x[i + c]\n"
     for processor, size in itertools.product(processors(), (1, 2, 4, 8)):

@@ -58,24 +58,31 @@ def plain_element(
     functions = _FUNCTIONS.intersection(names)
     if not (_PLAIN_NAMES | functions).issuperset(names) or not _OTHER_KINDS.isdisjoint(kinds):
         return None
-    dtypes = set()
+    dtypes = {}
     for statement in definition.body:
         match statement:
             case ast.Assign(
-                value=ast.Call(func=ast.Name(id="buffer"), args=[_, _, ast.Name(id=name)])
+                targets=[ast.Name(id=buffer)],
+                value=ast.Call(func=ast.Name(id="buffer"), args=[_, _, ast.Name(id=name)]),
             ):
-                dtypes.add(name)
-    if len(dtypes) != 1:
+                dtypes[buffer] = name
+    loops = [
+        node
+        for node in every_statement(definition)
+        if isinstance(node, ast.For) and is_innermost(node) and not is_scalar(node)
+    ]
+    # Numbers that say where a row is may be of another type.
+    inside = [name for loop in loops for node in loop.body for name in _all_names(node)]
+    found = {dtypes[name] for name in inside if name in dtypes} or set(dtypes.values())
+    if len(found) != 1:
         return None
-    dtype = dtypes.pop()
+    dtype = found.pop()
     if functions and dtype in _INTEGERS:
         return None
     # Of several calls side by side LLVM makes vectors.
     if _calls_outside_of_loops(definition, functions - _INSTRUCTIONS) > _MOST_CALLS:
         return None
-    for node in every_statement(definition):
-        if not isinstance(node, ast.For) or not is_innermost(node) or is_scalar(node):
-            continue
+    for node in loops:
         loop = PlainLoop(node)
         if not loop.is_plain(moves_only=dtype in _INTEGERS):
             return None
@@ -109,6 +116,28 @@ def is_scalar(node: ast.For) -> bool:
     match node.body[0]:
         case ast.Assign(value=ast.Call(func=ast.Name(id="opaque"))):
             return True
+    return False
+
+
+def hands_on(definition: ast.FunctionDef, in_memory: Collection[str]) -> bool:
+    """Whether a kernel has loops, and each innermost one leaves variables for its next pass, as one
+    that holds a state in them."""
+    kinds = (ast.For, ast.While)
+    loops = [node for node in every_statement(definition) if isinstance(node, kinds)]
+    innermost = [
+        loop
+        for loop in loops
+        if not any(isinstance(inner, kinds) for inner in every_statement(loop))
+    ]
+    return bool(innermost) and all(
+        any(_leaves(x, in_memory) for x in loop.body) for loop in innermost
+    )
+
+
+def _leaves(statement: ast.stmt, in_memory: Collection[str]) -> bool:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name()):
+            return name in in_memory
     return False
 
 
@@ -260,6 +289,14 @@ def _names(node: ast.AST) -> Iterator[str]:
         yield node.id
     for part in _parts(node):
         yield from _names(part)
+
+
+def _all_names(node: ast.AST) -> Iterator[str]:
+    """What is read or stored to."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    for part in _parts(node):
+        yield from _all_names(part)
 
 
 def _subscripts(node: ast.AST) -> Iterator[ast.Subscript]:
