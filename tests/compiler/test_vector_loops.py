@@ -134,6 +134,58 @@ def test_sums(body, dtype, monkeypatch):
             assert all(a.tobytes() == b.tobytes() for a, b in zip(found, again, strict=True))
 
 
+SUMS_OF_FUNCTIONS = """
+    for row in range(lo, hi):
+        a0 = {number}(0.0)
+        v0 = log(absolute(w[0]))
+        for i in range(0, n):
+            v1 = exp(x[row * s + i] - v0)
+            y[row * s + i] = tanh(v1)
+            a0 = reduce_add(a0, log(v1) / x[row * s + i])
+        z[row] = a0
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_sums_of_functions(dtype, monkeypatch):
+    """What is left of a row is a vector as well, where elements of it may be left out."""
+    eps = np.finfo(dtype).eps
+    by_llvm = kernel_for(SUMS_OF_FUNCTIONS, dtype, None, monkeypatch)
+    for processor in processors():
+        ours = kernel_for(SUMS_OF_FUNCTIONS, dtype, processor, monkeypatch)
+        for n in [*range(1, 20), 63, 64, 65]:
+            (_, y, z), (_, own_y, own_z) = (run(k, n, 0, 4, dtype) for k in (by_llvm, ours))
+            assert y.tobytes() == own_y.tobytes()
+            np.testing.assert_allclose(own_z, z, rtol=20 * eps, atol=20 * n * eps)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", sorted(plain_loops._FUNCTIONS))
+def test_functions_have_the_bits_of_scalar_code(name, dtype, monkeypatch):
+    second = ", w[0]" if name == "power" else ""
+    body = f"""
+    for i in range(lo, hi):
+        y[i] = {name}(x[i]{second})
+"""
+    x = np.concatenate(
+        [
+            [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-310, 1e-40, 1.0, -1.0, 1e38, 0.9999999],
+            np.linspace(-760.0, 760.0, 1001),
+            np.geomspace(1e-20, 1e20, 500),
+        ]
+    ).astype(dtype)
+    w = np.array([2.5], dtype)
+    results = []
+    for processor in [None, *processors()]:
+        kernel = kernel_for(body, dtype, processor, monkeypatch)
+        y = np.empty_like(x)
+        words = [len(x), 0, 0, *(array.ctypes.data for array in (w, x, y, y))]
+        args = np.array(words, np.int64)
+        ctypes.CFUNCTYPE(None, INT64, INT64, INT64)(kernel.address)(args.ctypes.data, 0, len(x))
+        results.append(np.where(np.isnan(y), np.nan, y).astype(dtype).tobytes())
+    assert len(set(results)) == 1
+
+
 def is_plain(loop, *, before="", after="", dtype="float64"):
     text = source(f"{before}\n{loop}\n{after}", dtype, "")
     [definition] = ast.parse(text).body
@@ -157,7 +209,13 @@ def test_what_needs_none_of_llvms_passes():
     assert not is_plain(loop("y[i] = x[0]", "x[i] = w[i]"))
     assert not is_plain(loop("y[i] = x[i * s]"))
     assert not is_plain(loop("y[i] = x[i + i]"))
-    assert not is_plain(loop("y[i] = exp(x[i])"))  # has a function of its own
+    assert is_plain(loop("y[i] = x[i - 3]"))
+    assert is_plain(loop("v = bool_(x[i] < w[i])", "y[i] = cast(v, float64)"))
+    assert is_plain(loop("y[i] = exp(x[i])"))
+    assert not is_plain(loop("y[i] = sin(x[i])"))  # has a branch
+    straight = "    v0 = exp(w[0])\n    v1 = {}(w[1])\n    v2 = tanh(v1)\n"
+    assert is_plain(loop("y[i] = x[i]"), before=straight.format("sqrt"))
+    assert not is_plain(loop("y[i] = x[i]"), before=straight.format("log"))
     assert not is_plain(loop("y[i] = x[i]", over="lo, hi, 2"))
     assert not is_plain(loop("v = x[i]", "y[i] = v"), after="    z[0] = v")
     assert not is_plain(loop("y[i] = x[i]"), after="    z[i] = w[0]")
@@ -168,6 +226,26 @@ def test_what_needs_none_of_llvms_passes():
     assert is_plain(loop("y[i] = x[i]"), dtype="int32")
     assert not is_plain(loop("y[i] = x[i] + x[i]"), dtype="int32")  # wraps
     assert not is_plain(loop("y[i] = x[i]"), dtype="float16")
+
+
+def test_what_hands_numbers_on_is_no_vector_code():
+    def hands_on(body):
+        text = f"def kernel(args, lo, hi):\n    x = buffer(args, 0, float64)\n{body}"
+        return syntax_lowering.read(text, "kernel").hands_on
+
+    state = "    c = x[0]\n    for i in range(lo, hi):\n        v = c * x[i]\n        c = v\n"
+    assert hands_on(state + "    x[0] = c\n")
+    assert hands_on(state.replace("for i in range(lo, hi)", "while c < x[1]"))
+    assert not hands_on(state.replace("c = v", "c = reduce_add(c, v)"))
+    assert not hands_on(state + "    for i in range(lo, hi):\n        x[i] = c\n")
+    assert not hands_on("    c = x[0]\n    x[1] = c\n")
+
+
+def test_where_a_row_is_may_be_an_integer_in_memory():
+    places = "    z = buffer(args, 6, int64)\n    first = z[lo]\n"
+    row = "    for i in range(lo, hi):\n        y[i] = x[first + i]\n"
+    assert is_plain(row, before=places)
+    assert not is_plain(row.replace("x[first + i]", "x[z[i]]"), before=places)
 
 
 def test_integers_are_moved(monkeypatch):

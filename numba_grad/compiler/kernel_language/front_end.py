@@ -148,9 +148,12 @@ def module_for(
     plain = plain_module_for(functions, symbol)
     if plain is not None:
         return plain
-    has_loops = syntax_lowering.read(source, entry_name).has_loops
+    read = syntax_lowering.read(source, entry_name)
+    has_vector_forms = read.has_loops and not read.hands_on
     write = _writing(functions)
-    return without_collection(_module_of, write, symbol, has_vector_forms=has_loops)
+    return without_collection(
+        _module_of, write, symbol, has_vector_forms=has_vector_forms, hands_on=read.hands_on
+    )
 
 
 def module_by(write: _Write, name: str) -> code_generation.Written:
@@ -198,6 +201,7 @@ def _module_of(
     is_quick: bool = False,
     is_plain: bool = False,
     has_vector_forms: bool = False,
+    hands_on: bool = False,
 ) -> code_generation.Written:
     """`has_vector_forms`: rare cases of functions have some, which loops are made of."""
     with global_compiler_lock:
@@ -210,10 +214,13 @@ def _module_of(
             write(meanings, module)
         if not is_quick and not is_plain:
             intrinsics.add_alias_metadata(module)
+            if not has_vector_forms:
+                mathematics.keep_calls(module)
         return code_generation.Written(
             code_generation.module_of(str(module), name),
             is_loop_nest=not intrinsics.may_overlap(module),
-            stores_neighbours=intrinsics.stores_neighbours(module),
+            stores_neighbours=intrinsics.stores_neighbours(module, counts=not hands_on),
+            hands_on=hands_on,
             is_plain=is_plain,
             has_vector_forms="llvm.compiler.used" in module.globals,
         )

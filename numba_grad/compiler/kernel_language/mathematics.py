@@ -54,6 +54,7 @@ class _TextFunction(ir.Function):
 
     def __init__(self, module: ir.Module, function_type: ir.FunctionType, name: str, text: str):
         self.text = text
+        self.calls: list[Any] = []  # instructions
         super().__init__(module, function_type, name)
 
     def descr(self, buf: list[str]) -> None:
@@ -74,9 +75,9 @@ class _KeptFunctions(ir.GlobalVariable):
         )
 
 
-def _add_to_module(module: ir.Module, traced: WrittenFunction) -> ir.Function:
+def _add_to_module(module: ir.Module, traced: WrittenFunction) -> _TextFunction:
     """Declare and define what the traced function needs, unless the module has it already."""
-    known = module.globals.get(traced.symbol)
+    known: Any = module.globals.get(traced.symbol)
     if known is not None:
         return known
     for symbol, (result, arguments) in traced.declarations.items():
@@ -147,7 +148,26 @@ def _call(
     family = _family(numba_type)
     if family == COMPLEX:
         values = [builder.extract_value(v, part) for v in values for part in (0, 1)]
-    return builder.call(_add_to_module(builder.module, _formula(function, numba_type)), values)
+    called = _add_to_module(builder.module, _formula(function, numba_type))
+    call = builder.call(called, values)
+    called.calls.append(call)
+    is_long = called.text.count("\n") > _LONGEST_INLINED
+    if builder.module.numba_grad_writes_vectors and is_long:
+        call.attributes.add("noinline")  # of single elements: what is left of rows, rims
+    return call
+
+
+_LONGEST_INLINED = 8  # lines of functions where loops are vectors already: of an instruction
+_MOST_INLINED = 2
+
+
+def keep_calls(module: ir.Module) -> None:
+    """Leave calls in a module without loops that are of one function, and more than a few: if it
+    has branches, as nobody puts these side by side in vectors. Inlined, each takes LLVM 5 ms."""
+    for function in module.functions:
+        if isinstance(function, _TextFunction) and " br i1 " in function.text:
+            for call in function.calls if len(function.calls) > _MOST_INLINED else ():
+                call.attributes.add("noinline")
 
 
 def _formula(function: ElementaryFunction, numba_type: types.Type) -> WrittenFunction:

@@ -18,9 +18,15 @@ _PLAIN_NAMES = frozenset(
     (
         *("args", "lo", "hi", "range", "buffer", "pointer", "integer", "quotient", "opaque"),
         *("max", "min"),
-        *("select", "reduce_add", "bool_", "inf", "nan", *_FLOATS, *_INTEGERS),
+        *("select", "reduce_add", "bool_", "cast", "inf", "nan", *_FLOATS, *_INTEGERS),
     )
 )
+# Functions that loops may call (`vector_functions.py`).
+_FUNCTIONS = frozenset(
+    (*("absolute", "sqrt", "exp", "expm1", "log", "log1p", "power", "sigmoid", "tanh"),)
+)
+_INSTRUCTIONS = frozenset(["absolute", "sqrt"])  # those of them that are inlined
+_MOST_CALLS = 2  # of others, in straight-line code
 _OTHER_KINDS = frozenset(
     [ast.While, ast.Break, ast.Continue, ast.IfExp, ast.BoolOp, ast.Attribute, ast.AugAssign]
 )
@@ -49,27 +55,56 @@ def plain_element(
     names : that it reads and does not assign
     in_memory : variables that need memory: what a loop assigns is not read behind it
     """
-    if not _PLAIN_NAMES.issuperset(names) or not _OTHER_KINDS.isdisjoint(kinds):
+    functions = _FUNCTIONS.intersection(names)
+    if not (_PLAIN_NAMES | functions).issuperset(names) or not _OTHER_KINDS.isdisjoint(kinds):
         return None
-    dtypes = set()
+    dtypes = {}
     for statement in definition.body:
         match statement:
             case ast.Assign(
-                value=ast.Call(func=ast.Name(id="buffer"), args=[_, _, ast.Name(id=name)])
+                targets=[ast.Name(id=buffer)],
+                value=ast.Call(func=ast.Name(id="buffer"), args=[_, _, ast.Name(id=name)]),
             ):
-                dtypes.add(name)
-    if len(dtypes) != 1:
+                dtypes[buffer] = name
+    loops = [
+        node
+        for node in every_statement(definition)
+        if isinstance(node, ast.For) and is_innermost(node) and not is_scalar(node)
+    ]
+    # Numbers that say where a row is may be of another type.
+    inside = [name for loop in loops for node in loop.body for name in _all_names(node)]
+    found = {dtypes[name] for name in inside if name in dtypes} or set(dtypes.values())
+    if len(found) != 1:
         return None
-    dtype = dtypes.pop()
-    for node in every_statement(definition):
-        if not isinstance(node, ast.For) or not is_innermost(node) or is_scalar(node):
-            continue
+    dtype = found.pop()
+    if functions and dtype in _INTEGERS:
+        return None
+    # Of several calls side by side LLVM makes vectors.
+    if _calls_outside_of_loops(definition, functions - _INSTRUCTIONS) > _MOST_CALLS:
+        return None
+    for node in loops:
         loop = PlainLoop(node)
         if not loop.is_plain(moves_only=dtype in _INTEGERS):
             return None
         if not loop.assigned.isdisjoint(in_memory):
             return None
     return (_FLOATS | _INTEGERS).get(dtype)
+
+
+def _calls_outside_of_loops(definition: ast.FunctionDef, functions: Collection[str]) -> int:
+    """How many calls straight-line code has, which stay calls."""
+    inside = {
+        statement
+        for node in every_statement(definition)
+        if isinstance(node, ast.For) and is_innermost(node)
+        for statement in node.body
+    }
+    return sum(
+        name in functions
+        for statement in every_statement(definition)
+        if isinstance(statement, ast.Assign) and statement not in inside
+        for name in _names(statement.value)
+    )
 
 
 def is_innermost(node: ast.For) -> bool:
@@ -81,6 +116,28 @@ def is_scalar(node: ast.For) -> bool:
     match node.body[0]:
         case ast.Assign(value=ast.Call(func=ast.Name(id="opaque"))):
             return True
+    return False
+
+
+def hands_on(definition: ast.FunctionDef, in_memory: Collection[str]) -> bool:
+    """Whether a kernel has loops, and each innermost one leaves variables for its next pass, as one
+    that holds a state in them."""
+    kinds = (ast.For, ast.While)
+    loops = [node for node in every_statement(definition) if isinstance(node, kinds)]
+    innermost = [
+        loop
+        for loop in loops
+        if not any(isinstance(inner, kinds) for inner in every_statement(loop))
+    ]
+    return bool(innermost) and all(
+        any(_leaves(x, in_memory) for x in loop.body) for loop in innermost
+    )
+
+
+def _leaves(statement: ast.stmt, in_memory: Collection[str]) -> bool:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name()):
+            return name in in_memory
     return False
 
 
@@ -162,6 +219,15 @@ class PlainLoop:
             if isinstance(statement, ast.Assign)
         )
 
+    @property
+    def calls_functions(self) -> bool:
+        """Of which single elements take long."""
+        return any(
+            not _FUNCTIONS.isdisjoint(_names(statement.value))
+            for statement in self.node.body
+            if isinstance(statement, ast.Assign)
+        )
+
     def reads_sum(self, statement: ast.stmt) -> bool:
         assert isinstance(statement, ast.Assign)
         return not set(self.sums).isdisjoint(_names(summand_of(statement) or statement))
@@ -187,7 +253,11 @@ class PlainLoop:
                     and self.is_arithmetic(left)
                     and self.is_arithmetic(right)
                 )
-            case ast.Call(func=ast.Name(id="select" | "reduce_add"), args=arguments):
+            case ast.Call(func=ast.Name(id="select" | "reduce_add" | "bool_"), args=arguments):
+                return all(map(self.is_arithmetic, arguments))
+            case ast.Call(func=ast.Name(id="cast"), args=[argument, _]):
+                return self.is_arithmetic(argument)
+            case ast.Call(func=ast.Name(id=name), args=arguments) if name in _FUNCTIONS:
                 return all(map(self.is_arithmetic, arguments))
             case ast.Subscript(value=ast.Name(), slice=where):
                 return self.rest_of(where) is not None
@@ -219,6 +289,14 @@ def _names(node: ast.AST) -> Iterator[str]:
         yield node.id
     for part in _parts(node):
         yield from _names(part)
+
+
+def _all_names(node: ast.AST) -> Iterator[str]:
+    """What is read or stored to."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    for part in _parts(node):
+        yield from _all_names(part)
 
 
 def _subscripts(node: ast.AST) -> Iterator[ast.Subscript]:
@@ -253,4 +331,6 @@ def _terms(index: ast.expr) -> list[ast.expr]:
     match index:
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return [*_terms(left), *_terms(right)]
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            return [*_terms(left), ast.UnaryOp(ast.USub(), right)]
     return [index]

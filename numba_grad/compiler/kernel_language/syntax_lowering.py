@@ -35,6 +35,7 @@ from numba.core.extending import _Intrinsic
 from numba_grad.compiler.code_generation import has_fma
 from numba_grad.compiler.kernel_language.plain_loops import (
     PlainLoop,
+    hands_on,
     is_innermost,
     is_scalar,
     plain_element,
@@ -920,6 +921,10 @@ class Source:
             return None
         outside = self.uses.early - self.uses.stores.keys()
         return plain_element(self.definition, self.uses.kinds, outside, self.uses.in_memory())
+
+    @functools.cached_property
+    def hands_on(self) -> bool:
+        return not self.parts and hands_on(self.definition, self.uses.in_memory())
 
 
 @functools.lru_cache(maxsize=128)

@@ -26,6 +26,7 @@ from llvmlite import ir
 from numba.core import types
 
 from numba_grad.compiler.code_generation import has_fma, has_masks, vector_bytes
+from numba_grad.compiler.kernel_language import vector_functions
 from numba_grad.compiler.kernel_language.plain_loops import (
     COMPARISONS,
     PlainLoop,
@@ -78,7 +79,9 @@ class VectorLoop:
         # Masks are for loops that only store, to what they do not read. A load under a mask that
         # misses the cache holds up sums: dot products of rows of 50 take 14.9 ns, not 10.9. What
         # is stored under one is waited for longer where the next pass of an outer loop reads it.
-        self.has_masks = has_masks() and not loop.sums and not loop.writes_over()
+        # Functions of single elements take longer than all of that.
+        has_single = loop.sums and not loop.calls_functions
+        self.has_masks = has_masks() and not has_single and not loop.writes_over()
         self.known: set[str] = set()  # variables that are assigned there
         self.scalars: dict[ast.AST, _Value] = {}
         self.pointers: dict[object, Any] = {}
@@ -104,11 +107,11 @@ class VectorLoop:
         for vectors in (self.unrolled, 1) if self.unrolled > 1 else (1,):
             left, sums = self.whole_vectors(left, sums, vectors)
         if self.has_masks:
-            self.last_vector(left)
-        else:
-            if self.loop.sums and not self.loop.writes_over():
-                left, sums = self.vector_to_the_end(left, sums)
-            self.add_to_sums(sums)
+            sums = self.last_vector(left, sums)
+        elif self.loop.sums and not self.loop.writes_over():
+            left, sums = self.vector_to_the_end(left, sums)
+        self.add_to_sums(sums)
+        if not self.has_masks:
             self.lowering.scalar_loop(self.loop.node, left, self.stop, INT64(1))
 
     @property
@@ -116,7 +119,8 @@ class VectorLoop:
         """Sums wait for each other: several in turn do not."""
         if not self.loop.sums:
             return 1
-        return 4 if len(self.loop.node.body) <= _SHORT else 2
+        is_short = len(self.loop.node.body) <= _SHORT and not self.loop.calls_functions
+        return 4 if is_short else 2
 
     def whole_vectors(self, first: Any, sums: list[Any], vectors: int) -> tuple[Any, list[Any]]:
         """Passes of so many vectors, from an index on: where they end, and the sums then."""
@@ -148,9 +152,9 @@ class VectorLoop:
             _come_from(parts[-1], (value, before), (result, loop))
         return end, [reduce(builder.fadd, parts[k :: len(sums)]) for k in range(len(sums))]
 
-    def last_vector(self, first: Any) -> None:
-        """The elements that are left, fewer than a vector has."""
-        builder = self.builder
+    def last_vector(self, first: Any, sums: list[Any]) -> list[Any]:
+        """The elements that are left, fewer than a vector has; the sums after them."""
+        builder, before = self.builder, self.builder.block
         last, done = self.lowering.block("last"), self.lowering.block("done")
         builder.cbranch(builder.icmp_signed("<", first, self.stop), last, done)
         builder.position_at_end(last)
@@ -158,9 +162,15 @@ class VectorLoop:
         count = builder.trunc(builder.sub(self.stop, first), _INT32)
         numbers = ir.Constant(lanes, list(range(self.width)))
         self.mask = builder.icmp_unsigned("<", numbers, _in_all(builder, count, lanes))
-        self.vector_at(first, [])
+        parts = self.vector_at(first, sums)
+        parts = [builder.select(self.mask, *both) for both in zip(parts, sums, strict=True)]
         builder.branch(done)
         builder.position_at_end(done)
+        totals = []
+        for part, old in zip(parts, sums, strict=True):
+            totals.append(builder.phi(self.vector))
+            _come_from(totals[-1], (old, before), (part, last))
+        return totals
 
     # Sums
 
@@ -335,13 +345,29 @@ class VectorLoop:
                 return _Value(True, False, self.builder.fneg(self.number(operand)))
             case ast.Compare(left=left, ops=[operation], comparators=[right]):
                 return self.comparison(COMPARISONS[type(operation)], left, right)
-            case ast.Call(args=[old, summand]):
+            case ast.Call(func=ast.Name(id="reduce_add"), args=[old, summand]):
                 return _Value(True, False, self.sum_with(self.number(old), summand))
-            case ast.Call(args=[condition, first, second]):
+            case ast.Call(func=ast.Name(id="select"), args=[condition, first, second]):
                 return self.choice(self.value(condition), self.value(first), self.value(second))
+            case ast.Call(func=ast.Name(id="bool_"), args=[given]):
+                return self.condition(given)
+            case ast.Call(func=ast.Name(id="cast"), args=[given, ast.Name(id=name)]):
+                if name != str(self.element):
+                    raise NotPlain
+                one = self.builder.uitofp(self.as_vector(self.condition(given)), self.vector)
+                return _Value(True, False, one)
+            case ast.Call(func=ast.Name(id=name), args=arguments):
+                vectors = [self.number(argument) for argument in arguments]
+                return _Value(True, False, vector_functions.written(self.builder, name, vectors))
             case ast.Subscript():
                 return _Value(True, False, self.load(node))
         raise NotPlain
+
+    def condition(self, node: ast.expr) -> _Value:
+        given = self.value(node)
+        if not given.is_condition:
+            raise NotPlain
+        return given
 
     def number(self, node: ast.expr) -> Any:
         given = self.value(node)
