@@ -258,7 +258,8 @@ class Recipes:
         # As `step` does it, for a word after the other.
         recipe = self.recipe
         first = len(recipe.words)
-        recipe.steps.append((self.kernel(WALK), first, *ONCE))
+        tasks, grain = ONCE
+        recipe.steps.append((self.kernel(WALK), first, tasks, grain))
         recipe.words.extend((0, len(loops) // (1 + POINTERS), *_NO_POINTERS, *loops))
         recipe.fixed.append((first, self.builder.functions, 8 * self.kernel(source)))
         for number, view in enumerate(views, 2):
