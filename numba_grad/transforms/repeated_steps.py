@@ -89,7 +89,7 @@ class RecordedGraph:
         self.read_earlier: set[int] = set()  # and of others, that the array has had before
         if (self.row_accesses == RowAccess.ASSIGNS).any():
             self._read_assigned_rows()
-        # What tells apart inputs outside of the order that may differ from step to step: numbers.
+        # What tells apart inputs outside of the order that may differ from step to step.
         self.number_types = _types_of_numbers(self.others, is_read_later)
 
     def _numbers_of(self, read: Sequence[Sequence[Node]]) -> np.ndarray:
@@ -277,7 +277,7 @@ class RecordedGraph:
         assigns = self.row_accesses[own] == RowAccess.ASSIGNS
         combined[own] = combined[own] * 1000003 + moves
         is_of_one = np.zeros(len(own), bool)
-        is_of_one[places[is_same]] = True
+        is_of_one[places[here == there]] = True
         repeats[bad] = False
         repeats[own[(moves != 0) & ~assigns & ~is_of_one]] = False
         repeats[own[assigns & (moves == 0)]] = False
@@ -331,7 +331,7 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, RowAccesses]:
             row_starts[k], rest = params["starts"][0], int(part_numbers[k])
         elif node.op is _SLICE and params["sizes"][:1] == (1,):
             row_starts[k] = params["starts"][0]
-            rest = params["starts"][1:], params["sizes"], params["steps"][1:]
+            rest = params["starts"][1:], params["sizes"], params["steps"][1:], params.get("dropped")
         elif params is not NO_PARAMS:
             if id(params) not in names:
                 names[id(params)] = _name_of(params)
@@ -352,8 +352,8 @@ def _may_be_of_row(node: Node) -> bool:
 
 
 def _types_of_numbers(others: Sequence[Node], is_read_later: Callable[[Node], bool]) -> np.ndarray:
-    """For each node a code of its dtype, if it is a number that another step may have another one
-    in place of, else 0."""
+    """For each node a code of its type, if it is a number, or a small array such as `data[k]` of
+    NumPy's, that another step may have another one in place of, else 0."""
     codes: dict[int, int] = {}  # by identity of the type
     found = [0] * max(1, len(others))
     for k, x in enumerate(others):
@@ -362,8 +362,8 @@ def _types_of_numbers(others: Sequence[Node], is_read_later: Callable[[Node], bo
         type = x.type
         code = codes.get(id(type))
         if code is None:
-            is_number = type.shape == () and type.device == CPU
-            code = codes[id(type)] = ord(type.dtype.char) if is_number else 0
+            is_small = type.size <= _LARGEST and type.device == CPU
+            code = codes[id(type)] = len(codes) + 1 if is_small else 0
         if code and not is_read_later(x):
             found[k] = code
     return np.array(found, np.int64)
