@@ -490,6 +490,7 @@ class _Pass:
             x
             for x in self.order
             if x.handle is not None
+            and x.handle() is not None  # of a long loop hardly one
             and x.value is None
             and x.op is not ARGUMENT
             and held_tensor(x) is not None

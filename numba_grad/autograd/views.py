@@ -5,7 +5,7 @@ view of another one, and each that views were made of, has a `TensorView`: how t
 the array at the bottom, and who else shows elements of that. To write to one of them is to write to
 the array, and to read the others anew:
 
-    row = a[0]        row shows [slice, reshape] of a
+    row = a[0]        row shows [slice] of a, without its first axis
     row += 1          row becomes add(row, 1)
                       a becomes update_slice(a, reshape(row))
                       the other views of a that show elements of row are read from a again

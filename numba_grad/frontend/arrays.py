@@ -5,10 +5,9 @@ weakly typed: they take the dtype that NumPy's promotion (NEP 50) gives them nex
 operands. So does what stands for one while a function is traced (`python_numbers.py`).
 """
 
-import functools
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -23,7 +22,7 @@ from numba_grad.frontend.tracing import current, values_asked_for
 from numba_grad.graph import placement
 from numba_grad.graph.node import OPS, Node, leaf, numbers
 from numba_grad.graph.traced_bodies import check_inside
-from numba_grad.graph.types import CPU, DTYPES, SUPPORTED, as_dtype
+from numba_grad.graph.types import CPU, DTYPES, KNOWN, SUPPORTED, as_dtype
 from numba_grad.graph.walk import is_traced, stands_for_a_value, toposort, traced_arguments
 from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     contraction,
@@ -155,6 +154,8 @@ def as_node(value: ArrayLike, like: Node | None = None) -> Node:
     kind = value.__class__
     if kind is Node:
         return value
+    if kind is np.ndarray:
+        return _node_of_array(value)
     node = node_of(value)
     if node is not None:
         weak = None if like is None else weak_class(value)
@@ -317,46 +318,6 @@ def operands(ufunc: np.ufunc, values: tuple[ArrayLike, ...]) -> tuple[Node, ...]
     )
 
 
-class FilledLater(set[Element]):
-    """A set that has what there is for a dtype when somebody missed an element of that dtype: to
-    ask NumPy about all dtypes of all operators is a twelfth of the import, of one operator 0.1 ms,
-    and few programs have more than one or two dtypes."""
-
-    __slots__ = ("_asked", "_elements")
-
-    def __init__(self, elements: Callable[[np.dtype], Iterable[Element]]) -> None:
-        super().__init__()
-        self._elements = elements
-        self._asked: set[np.dtype] = set()
-
-    def fill(self, dtype: np.dtype) -> None:
-        if dtype not in self._asked:
-            self.update(self._elements(dtype))
-            self._asked.add(dtype)
-
-
-@functools.cache
-def uncast_dtypes(ufunc: np.ufunc) -> FilledLater[np.dtype]:
-    """The dtypes that the ufunc, with all operands of it, computes in."""
-    return FilledLater(lambda dtype: [dtype] if _is_uncast(ufunc, (dtype,) * ufunc.nin) else [])
-
-
-@functools.cache
-def dtypes_uncast_by_scalar(ufunc: np.ufunc) -> FilledLater[tuple[np.dtype, type]]:
-    """The pairs of a dtype and a class of Python numbers that the ufunc computes in that dtype."""
-    return FilledLater(
-        lambda dtype: [(dtype, k) for k in (int, float) if _is_uncast(ufunc, (dtype, k))]
-    )
-
-
-def _is_uncast(ufunc: np.ufunc, dtypes: tuple[Any, ...]) -> bool:
-    try:
-        loop = loop_dtypes(ufunc, dtypes)
-    except DTypeError:
-        return False
-    return all(dtype == dtypes[0] for dtype in loop[: ufunc.nin])
-
-
 def as_inexact(x: ArrayLike) -> Node:
     """`x` as a node, in float64 unless it is floating or complex."""
     node = as_node(x)
@@ -411,12 +372,20 @@ def scalar_leaf(value: Any, dtype: np.dtype, ufunc: np.ufunc | None = None) -> N
     if node is None:
         if len(_scalars) >= _SCALARS_LIMIT:
             _scalars.clear()
-        with np.errstate(all="ignore"):
-            node = leaf(np.array(value, dtype) if array is None else array)
+        if array is None:
+            array = _number_as_array(value, dtype)
+        node = leaf(array)
         # Never a user's own tensor, whose gradient would then be everybody's: see `wrap`.
         node.handle = _no_tensor
         _scalars[key] = node
     return node
+
+
+def _number_as_array(value: complex, dtype: np.dtype) -> np.ndarray:
+    if dtype is FLOAT64 and value.__class__ is float:
+        return np.array(value)  # exact: a third of the time
+    with np.errstate(all="ignore"):
+        return np.array(value, dtype)
 
 
 def canonical_dtype(dtype: np.dtype) -> np.dtype:
@@ -434,6 +403,9 @@ def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = T
 
     With `copy=False` it shares memory with `value`, or a ValueError says why it cannot.
     """
+    is_plain = value.__class__ is np.ndarray and copy and dtype is None
+    if is_plain and KNOWN.get(value.dtype) is value.dtype:
+        return value.copy()  # 0.4 us instead of 3
     _check_unmasked(value)
     try:
         array = np.asarray(value)

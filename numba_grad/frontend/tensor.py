@@ -8,7 +8,7 @@ as methods in `tensor_methods.py`, arrays, numbers and text made of it in `tenso
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -29,14 +29,26 @@ from numba_grad.frontend.tensor_conversions import Conversions
 from numba_grad.frontend.tensor_methods import Methods
 from numba_grad.frontend.tensor_operators import Operators
 from numba_grad.frontend.tracing import current
-from numba_grad.graph.node import LEAF, NO_PARAMS, OPS, Node, leaf, new_node
-from numba_grad.graph.types import CPU
+from numba_grad.graph.node import (
+    LEAF,
+    NO_PARAMS,
+    OPS,
+    Inferred,
+    Node,
+    SharedParams,
+    inferred_of,
+    leaf,
+    new_node,
+    recorded,
+)
+from numba_grad.graph.types import CPU, Type
 from numba_grad.ops.index_expressions import (
     assign_index,
     basic_expression,
     normalize_index,
     take,
 )
+from numba_grad.ops.movement import slice_
 
 __all__ = ["Tensor"]
 
@@ -148,11 +160,14 @@ class Tensor(Operators, Methods, Conversions):
         x = self._node
         kind = index.__class__
         if kind is int:  # as in most loops: half of the time
-            expression = basic_expression((index,), x.type.shape)
-        else:
-            if kind is not slice:
-                index = indexing.index_of_nodes(index)
-            expression = normalize_index(index, x.type.shape, indexing.mask_value)
+            known = _rows.get((x.type, index)) or _row(x.type, index)
+            result = Tensor(recorded(slice_, (x,), known.params, known.inferred))
+            if known.steps:
+                views.note_view(self, result, known.steps)
+            return result
+        if kind is not slice:
+            index = indexing.index_of_nodes(index)
+        expression = normalize_index(index, x.type.shape, indexing.mask_value)
         result = Tensor(take(x, expression))
         if expression.advanced is None and (expression.shape or _has_ellipsis(index)):
             views.note_view(self, result, expression.basic.movements)
@@ -388,6 +403,29 @@ class Tensor(Operators, Methods, Conversions):
         if gradient is not None:
             state.set_grad(result, gradient.__deepcopy__(memo))
         return result
+
+
+class _Row(NamedTuple):
+    """What `x[number]` is, for an `x` of one type."""
+
+    params: SharedParams
+    inferred: Inferred
+    steps: Sequence[views.Step]  # to the view; none to a number
+
+
+_rows: dict[tuple[Type, int], _Row] = {}
+_MOST_ROWS = 1 << 14
+
+
+def _row(type: Type, number: int) -> _Row:
+    """As `_rows` has it from now on."""
+    expression = basic_expression((number,), type.shape)
+    ((op, _, params),) = movements = expression.basic.movements
+    if len(_rows) >= _MOST_ROWS:
+        _rows.clear()
+    steps = movements if expression.shape else ()
+    row = _rows[type, number] = _Row(params, inferred_of(op, [type], params), steps)
+    return row
 
 
 _DETACHING = ((OPS["detach"], (), NO_PARAMS),)

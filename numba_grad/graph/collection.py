@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from numba_grad.fresh_thread import make_old
-from numba_grad.graph.node import Node
+from numba_grad.graph.node import Node, recorded_nodes
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -58,7 +58,7 @@ def old_at_once(work: Callable[[], Result]) -> Result:
 
 
 class _GrowingGraph:
-    """Puts off full collections while what survives is a graph that is being recorded.
+    """Puts off collections while what survives is a graph that is being recorded.
 
     A full collection looks at every object there is, each time that they have become a quarter
     more: four times while 1,000 Runge-Kutta steps are recorded, three quarters of the time that
@@ -66,24 +66,49 @@ class _GrowingGraph:
     on. So one that Python begins by itself gets nothing to look at, where a quarter of the young
     objects and more are nodes; every twentieth time, after 1.5 million new objects or so, it does
     look, and where the graph goes on growing then only after twice as many.
+
+    A young collection comes after 700 new objects. It would find that all of a graph's live, which
+    takes a quarter of the time of recording them, so it gets nothing to look at either: 1,000 times
+    one after the other, as Python counts none of these on the way to a full one.
     """
 
     PATIENCE = 20
+    YOUNG_PATIENCE = 1000
 
     def __init__(self) -> None:
         self._patience = self.PATIENCE
         self._put_off = 0  # full collections, one after the other
+        self._young_put_off = 0  # young ones, since a full one or one that was none of a graph
+        self._recorded = 0  # nodes, up to the last collection
         self._is_frozen = False
 
     def __call__(self, phase: str, info: dict[str, Any]) -> None:
         """One of `gc.callbacks`: before and after each collection."""
-        if info["generation"] != 2:
-            return
         if phase == "stop":
             if self._is_frozen:
                 self._is_frozen = False
                 gc.unfreeze()  # into the oldest generation, where it would have gone anyway
-        elif not self._is_automatic() or not self._is_graph():
+        elif info["generation"] == 0:
+            self._before_young()
+        elif info["generation"] == 2:
+            self._before_full()
+
+    def _before_young(self) -> None:
+        recorded, self._recorded = self._recorded, recorded_nodes()
+        made, youngest = self._recorded - recorded, gc.get_count()[0]
+        # A node comes with its inputs and a reference to its tensor. With more of them than there
+        # are new objects, most are gone already.
+        is_graph = made <= youngest < 4 * made and youngest > gc.get_threshold()[0]
+        if not is_graph or not gc.isenabled():
+            self._young_put_off = 0
+        elif self._young_put_off < self.YOUNG_PATIENCE and gc.get_freeze_count() == 0:
+            self._young_put_off += 1
+            self._is_frozen = True
+            gc.freeze()
+
+    def _before_full(self) -> None:
+        self._young_put_off = 0
+        if not self._is_automatic() or not self._is_graph():
             self._put_off, self._patience = 0, self.PATIENCE
         elif self._put_off == self._patience:
             self._put_off, self._patience = 0, 2 * self._patience

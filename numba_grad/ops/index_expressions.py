@@ -38,6 +38,7 @@ from numba_grad.ops.movement import (
     permuted,
     region_params,
     slice_,
+    slice_params,
     update_slice,
 )
 
@@ -46,7 +47,8 @@ ValueOf = Callable[[Node], np.ndarray]
 
 
 class BasicIndex(NamedTuple):
-    """A region of x, one start, size and step (>= 1) per axis; then flips; then a reshape."""
+    """A region of x, one start, size and step (>= 1) per axis, less the axes of integers; then
+    flips; then a reshape, for None."""
 
     starts: Shape
     sizes: Shape
@@ -275,13 +277,25 @@ class _Run:
 class _Walk:
     """Reads the entries of an index from left to right, and collects both parts."""
 
-    __slots__ = ("_flips", "_kept", "_sizes", "_starts", "_steps", "arrays", "axes", "names", "x")
+    __slots__ = (
+        "_dropped",
+        "_flips",
+        "_kept",
+        "_sizes",
+        "_starts",
+        "_steps",
+        "arrays",
+        "axes",
+        "names",
+        "x",
+    )
 
     def __init__(self, shape: Shape) -> None:
         self.x = shape
         self._starts: list[int] = []
         self._sizes: list[int] = []
         self._steps: list[int] = []
+        self._dropped: list[int] = []  # of integers
         self._flips: list[int] = []
         self._kept: list[int] = []  # the shape of the basic part's result
         self.axes: list[int] = []  # of that result, that arrays index
@@ -295,11 +309,13 @@ class _Walk:
     def basic(self) -> BasicIndex:
         starts, sizes, steps = tuple(self._starts), tuple(self._sizes), tuple(self._steps)
         flips, shape = tuple(self._flips), tuple(self._kept)
-        region = SharedParams(starts=starts, sizes=sizes, steps=steps)
+        dropped = tuple(self._dropped)
+        left = [axis for axis in range(len(sizes)) if axis not in dropped]
+        region = slice_params(starts, sizes, steps, dropped)
         movements: list[tuple[Op, tuple[Node, ...], SharedParams]] = [(slice_, (), region)]
         if flips:
-            movements.append((flip, (), axes_params(flips)))
-        if shape != sizes:
+            movements.append((flip, (), axes_params(tuple([left.index(axis) for axis in flips]))))
+        if len(shape) != len(left):
             movements.append((OPS["reshape"], (), shape_params(shape)))
         return BasicIndex(starts, sizes, steps, flips, shape, tuple(movements))
 
@@ -340,6 +356,7 @@ class _Walk:
         size = self.x[axis]
         if not -size <= number < size:
             raise IndexError(out_of_range("index", number, axis, size))
+        self._dropped.append(axis)
         self._region(number + size if number < 0 else number, 1, 1)
 
     def _slice(self, entry: slice) -> None:
@@ -427,9 +444,7 @@ def take_index(x: Node, index: Any, value_of: ValueOf | None = None) -> Node:
 def take(x: Node, expression: IndexExpression) -> Node:
     basic, advanced = expression.basic, expression.advanced
     if advanced is None:
-        for op, _, params in basic.movements:
-            x = record(op, (x,), params)
-        return x
+        return _take_region(x, basic)
     indices = _index_nodes(advanced, x.type.device)
     taken = gather(_indexed_axes_first(x, basic, advanced), *indices, **_params(advanced))
     return permuted(taken, _result_order(expression))

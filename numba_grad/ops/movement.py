@@ -25,6 +25,7 @@ from numba_grad.ops.families import (
     together,
     zeros_like,
 )
+from numba_grad.ops.families import reshape as reshape_to  # records nothing where shapes agree
 
 Shape = tuple[int, ...]
 
@@ -188,9 +189,14 @@ def region(starts: Shape, sizes: Shape, steps: Shape) -> tuple[slice, ...]:
     )
 
 
-def part(x: np.ndarray, starts: Shape, sizes: Shape, steps: Shape) -> np.ndarray:
+def part(
+    x: np.ndarray, starts: Shape, sizes: Shape, steps: Shape, dropped: Shape = ()
+) -> np.ndarray:
     """That part, as a view; also where there are no axes, for which `x[()]` would be a number."""
-    return x[(*region(starts, sizes, steps), ...)]
+    index: list[int | slice] = [*region(starts, sizes, steps)]
+    for axis in dropped:
+        index[axis] = starts[axis]
+    return x[(*index, ...)]
 
 
 def _extent(size: int, step: int) -> int:
@@ -219,13 +225,37 @@ def region_params(starts: Shape, steps: Shape) -> SharedParams:
     return SharedParams(starts=starts, steps=steps)
 
 
-def _infer_slice(x: Type, *, starts: Shape, sizes: Shape, steps: Shape) -> Type:
+def _infer_slice(
+    x: Type, *, starts: Shape, sizes: Shape, steps: Shape, dropped: Shape = ()
+) -> Type:
     _check_region("slice", x, starts, sizes, steps)
-    return array_type(sizes, x.dtype)
+    if any(sizes[axis] != 1 for axis in dropped):
+        raise ShapeError(
+            explain(
+                "slice",
+                "an axis that is left out has more than one element",
+                got={"x": x, "sizes": sizes, "dropped": dropped},
+                expected="a size of 1 on each of these axes",
+            )
+        )
+    return array_type(_without(sizes, dropped), x.dtype)
 
 
-def _slice_vjp(g: Node, out: Node, x: Node, *, starts: Shape, sizes: Shape, steps: Shape) -> Node:
-    return record(pad, (g,), _pad_params(x.shape, starts, sizes, steps))
+def _without(shape: Shape, dropped: Shape) -> Shape:
+    return tuple([n for axis, n in enumerate(shape) if axis not in dropped]) if dropped else shape
+
+
+def _slice_vjp(
+    g: Node,
+    out: Node,
+    x: Node,
+    *,
+    starts: Shape,
+    sizes: Shape,
+    steps: Shape,
+    dropped: Shape = (),
+) -> Node:
+    return record(pad, (reshape_to(g, sizes),), _pad_params(x.shape, starts, sizes, steps))
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -239,11 +269,32 @@ def _pad_params(shape: Shape, starts: Shape, sizes: Shape, steps: Shape) -> Shar
 
 
 def _batch_slice(
-    is_batched: Sequence[bool], x: Node, *, starts: Shape, sizes: Shape, steps: Shape
+    is_batched: Sequence[bool],
+    x: Node,
+    *,
+    starts: Shape,
+    sizes: Shape,
+    steps: Shape,
+    dropped: Shape = (),
 ) -> Node:
-    return slice_(x, starts=(0, *starts), sizes=(x.shape[0], *sizes), steps=(1, *steps))
+    params = slice_params(
+        (0, *starts),
+        (x.shape[0], *sizes),
+        (1, *steps),
+        tuple([axis + 1 for axis in dropped]),
+    )
+    return record(slice_, (x,), params)
 
 
+@functools.lru_cache(maxsize=1 << 14)
+def slice_params(starts: Shape, sizes: Shape, steps: Shape, dropped: Shape = ()) -> SharedParams:
+    """Of a region; without axes that are dropped, there is no such param."""
+    if not dropped:
+        return SharedParams(starts=starts, sizes=sizes, steps=steps)
+    return SharedParams(starts=starts, sizes=sizes, steps=steps, dropped=dropped)
+
+
+# A strided region, less the axes `dropped`, of which it has one place: those of integer indices.
 slice_ = structural(
     "slice",
     family="movement",
@@ -262,10 +313,19 @@ slice_ = structural(
         ((array_of(rng, 4),), {"starts": (4,), "sizes": (0,), "steps": (1,)}),
         ((array_of(rng, 0, 3),), {"starts": (0, 1), "sizes": (0, 2), "steps": (2, 1)}),
         ((array_of(rng),), {"starts": (), "sizes": (), "steps": ()}),
+        ((array_of(rng, 12),), {"starts": (5,), "sizes": (1,), "steps": (1,), "dropped": (0,)}),
+        (
+            (array_of(rng, 4, 3, 9),),
+            {"starts": (2, 1, 1), "sizes": (1, 2, 4), "steps": (1, 1, 2), "dropped": (0,)},
+        ),
+        (
+            (array_of(rng, 4, 3, 9),),
+            {"starts": (0, 2, 8), "sizes": (4, 1, 1), "steps": (1, 1, 1), "dropped": (1, 2)},
+        ),
     ],
     extras={
-        "write_back": lambda x, v, *, starts, sizes, steps: record(
-            update_slice, (x, v), region_params(starts, steps)
+        "write_back": lambda x, v, *, starts, sizes, steps, dropped=(): record(
+            update_slice, (x, reshape_to(v, sizes)), region_params(starts, steps)
         )
     },
     jvp=linear,

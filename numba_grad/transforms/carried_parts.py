@@ -140,7 +140,9 @@ def _rows(assignment: Node) -> tuple[int, int]:
 
 def _through_parts(node: Node) -> Node | None:
     if node.op.name == "slice":
-        return _sliced(node.inputs[0], **node.params)
+        params = node.params
+        part = _sliced(node.inputs[0], params["starts"], params["sizes"], params["steps"])
+        return _reshaped(part, node.shape)
     if node.op.name == "reshape":
         return _reshaped(node.inputs[0], node.shape)
     return None

@@ -32,6 +32,7 @@ _MOST_INSIDE = 8  # times that a step may say the same in a loop of its own
 _SHORT = 600  # operations of a step that is compiled as a whole, whatever it repeats
 _SLICE = OPS["slice"]
 _NUMBERS = (LEAF, NUMBERS)
+_POWERS = 3 ** np.arange(21)
 
 
 class Steps(NamedTuple):
@@ -89,7 +90,7 @@ class RecordedGraph:
         self.read_earlier: set[int] = set()  # and of others, that the array has had before
         if (self.row_accesses == RowAccess.ASSIGNS).any():
             self._read_assigned_rows()
-        # What tells apart inputs outside of the order that may differ from step to step: numbers.
+        # What tells apart inputs outside of the order that may differ from step to step.
         self.number_types = _types_of_numbers(self.others, is_read_later)
 
     def _numbers_of(self, read: Sequence[Sequence[Node]]) -> np.ndarray:
@@ -268,16 +269,16 @@ class RecordedGraph:
         type_there = np.where(there < 0, types[(-there - 1).clip(0, len(types) - 1)], 0)
         is_number = (type_here != 0) & (type_here == type_there)
         is_same = (here == there) & ~is_number
-        kind = np.select([of_step, is_same, is_number], [1, 2, 3], 0)
+        kind = of_step + 2 * is_same + 3 * is_number  # one of them, or none
         bad = own[places[kind == 0]]
         combined = np.zeros(len(repeats), np.int64)
-        np.add.at(combined, own[places], kind * (3 ** within.clip(max=20)))
+        np.add.at(combined, own[places], kind * _POWERS[within.clip(max=len(_POWERS) - 1)])
         # Slices of rows that follow each other are of one array; assignments go on, too.
         moves = self.row_starts[own + period] - self.row_starts[own]
         assigns = self.row_accesses[own] == RowAccess.ASSIGNS
         combined[own] = combined[own] * 1000003 + moves
         is_of_one = np.zeros(len(own), bool)
-        is_of_one[places[is_same]] = True
+        is_of_one[places[here == there]] = True
         repeats[bad] = False
         repeats[own[(moves != 0) & ~assigns & ~is_of_one]] = False
         repeats[own[assigns & (moves == 0)]] = False
@@ -296,27 +297,30 @@ def _longest_run(flags: np.ndarray) -> tuple[int, int]:
 
 # Signatures. What can be said of many nodes at once is: a call for each takes as long as the rest.
 
-_inputs_of = attrgetter("inputs")
+_inputs_of, _kind_of = attrgetter("inputs"), attrgetter("kind")
+_requires_grad_of = attrgetter("requires_grad")
 _OUTSIDE = -(1 << 62)
 
 
 def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, RowAccesses]:
     """For each node the signature, and what it has to do with rows."""
-    # Ops, types and most params are shared, so there are few kinds by their identity.
-    kinds: dict[tuple[Any, ...], int] = {}
-    params = map(id, map(attrgetter("params"), nodes))
-    keys = zip(map(attrgetter("op", "type", "requires_grad"), nodes), params, strict=True)
-    first = np.fromiter(map(kinds.setdefault, keys, itertools.count()), np.int64, len(nodes))
-    # Whether an array is read or assigned by whole rows depends on what else goes in, too.
-    of_rows = [k for k in kinds.values() if _may_be_of_row(nodes[k])]
-    for number in np.flatnonzero(np.isin(first, of_rows)).tolist():
-        key = (int(first[number]), id(nodes[number].inputs[-1].type))
-        first[number] = kinds.setdefault(key, number)
+    kinds = 2 * np.fromiter(map(_kind_of, nodes), np.int64, len(nodes))
+    # Those of params of their own, by identity: what gradient rules made, and `np.sum`, often.
+    kinds_by_params: dict[tuple[Any, ...], int] = {}
+    for k in np.flatnonzero(kinds == 0).tolist():
+        node = nodes[k]
+        key = (node.op, id(node.params), node.type, *[x.type for x in node.inputs])
+        kinds[k] = -2 * kinds_by_params.setdefault(key, len(kinds_by_params))
+    kinds += np.fromiter(map(_requires_grad_of, nodes), np.int64, len(nodes))
+    numbers = np.arange(len(nodes))
+    first_of = np.empty(kinds.max() - kinds.min() + 1, np.int64)
+    first_of[(kinds - kinds.min())[::-1]] = numbers[::-1]  # the last one that is written stays
+    first = first_of[kinds - kinds.min()]
     known: dict[tuple[Any, ...], int] = {}
     names: dict[int, str] = {}  # of params, by identity
     parts: dict[RowPart, int] = {}
     signatures, row_starts, accesses, part_numbers = np.zeros((4, len(nodes)), np.int64)
-    for k in dict.fromkeys(kinds.values()):
+    for k in np.flatnonzero(first == numbers).tolist():
         node = nodes[k]
         params = node.params
         if node.op is UPDATE or node.op is _SLICE:
@@ -331,7 +335,7 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, RowAccesses]:
             row_starts[k], rest = params["starts"][0], int(part_numbers[k])
         elif node.op is _SLICE and params["sizes"][:1] == (1,):
             row_starts[k] = params["starts"][0]
-            rest = params["starts"][1:], params["sizes"], params["steps"][1:]
+            rest = params["starts"][1:], params["sizes"], params["steps"][1:], params.get("dropped")
         elif params is not NO_PARAMS:
             if id(params) not in names:
                 names[id(params)] = _name_of(params)
@@ -343,17 +347,9 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, RowAccesses]:
     return signatures[first], of_rows
 
 
-def _may_be_of_row(node: Node) -> bool:
-    """Whether another array that goes in makes it an operation on a whole row, or not."""
-    if node.op is _SLICE:
-        sizes = node.params["sizes"]
-        return len(sizes) > 1 and sizes[0] == 1 and bool(node.inputs)
-    return node.op is UPDATE and bool(node.inputs)
-
-
 def _types_of_numbers(others: Sequence[Node], is_read_later: Callable[[Node], bool]) -> np.ndarray:
-    """For each node a code of its dtype, if it is a number that another step may have another one
-    in place of, else 0."""
+    """For each node a code of its type, if it is a number, or a small array such as `data[k]` of
+    NumPy's, that another step may have another one in place of, else 0."""
     codes: dict[int, int] = {}  # by identity of the type
     found = [0] * max(1, len(others))
     for k, x in enumerate(others):
@@ -362,8 +358,8 @@ def _types_of_numbers(others: Sequence[Node], is_read_later: Callable[[Node], bo
         type = x.type
         code = codes.get(id(type))
         if code is None:
-            is_number = type.shape == () and type.device == CPU
-            code = codes[id(type)] = ord(type.dtype.char) if is_number else 0
+            is_small = type.size <= _LARGEST and type.device == CPU
+            code = codes[id(type)] = len(codes) + 1 if is_small else 0
         if code and not is_read_later(x):
             found[k] = code
     return np.array(found, np.int64)

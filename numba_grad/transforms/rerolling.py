@@ -25,7 +25,8 @@ from numba_grad.graph.node import (
     recording,
 )
 from numba_grad.graph.walk import rebuilt
-from numba_grad.ops.movement import region_params
+from numba_grad.ops.families import reshape
+from numba_grad.ops.movement import region_params, slice_params
 from numba_grad.transforms.assigned_rows import UPDATE
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loops import loop
@@ -265,7 +266,7 @@ class _Loop:
                     delay = -((x - first) // period)
                     for between in range(1, delay + 1):
                         carried[(x - first) % period, between] = None
-                elif self._is_sequence_of_numbers(number, k) or row_moves:
+                elif row_moves or self._is_sequence_of_numbers(number, k):
                     is_invariant = False
                     self.sequences.append((place, k))
                 else:
@@ -281,7 +282,7 @@ class _Loop:
         self.carried = list(carried)
 
     def _is_sequence_of_numbers(self, number: int, k: int) -> bool:
-        """Whether an input is another number in each step."""
+        """Whether an input is another number, or another small array, in each step."""
         column = self._column(number, k)
         return column[0] < 0 and bool((column != column[0]).any())
 
@@ -366,8 +367,7 @@ class _Loop:
                 number = steps.first + place
                 first, move = self._rows(number)
                 part = recorded.row_parts[recorded.part_numbers[number]]
-                stack = stack_of[self.assigned[place]]
-                rows = record(_RESHAPE, (stack,), {"shape": (self.count, *part.sizes)})
+                rows = reshape(stack_of[self.assigned[place]], (self.count, *part.sizes))
                 params = region_params((first, *part.starts), (abs(move), *part.steps))
                 with recording(recorded.nodes[number].requires_grad):
                     rows = rows if move > 0 else _flipped(rows)
@@ -449,7 +449,7 @@ class _Loop:
         steps, recorded = self.steps, self.recorded
         number = steps.first + place
         column = self._column(number, k)
-        if recorded.nodes[number].op is not _SLICE:
+        if not self._reads_next_row(place):
             before = [step.numbers[place, k] for step in self.before]
             values = [recorded.node(x).value for x in (*before, *column.tolist())]
             return leaf(np.array(values, recorded.node(int(column[0])).dtype))
@@ -459,6 +459,10 @@ class _Loop:
         starts, strides = (first, *params["starts"][1:]), (abs(move), *params["steps"][1:])
         rows = record(_SLICE, (x,), {"starts": starts, "sizes": sizes, "steps": strides})
         return rows if move > 0 else _flipped(rows)
+
+    def _reads_next_row(self, place: int) -> bool:
+        """Whether it reads a row of an array, and in each step the next one."""
+        return self._rows(self.steps.first + place)[1] != 0
 
     def _rows(self, number: int) -> tuple[int, int]:
         """The first of the rows that a place is about, and how many rows lie from one step to the
@@ -490,8 +494,8 @@ class _Loop:
             if place in self.invariant or place in self.assigned:
                 continue
             node = recorded.nodes[first + place]
-            if (place, 0) in rows and node.op is _SLICE:
-                made[place] = record(_RESHAPE, (rows[place, 0],), {"shape": node.shape})
+            if (place, 0) in rows and self._reads_next_row(place):
+                made[place] = reshape(rows[place, 0], node.shape)
                 continue
             given = []
             following = recorded.inputs_of(first + place + steps.period)
@@ -508,7 +512,7 @@ class _Loop:
                     delay = -((x - first) // steps.period)
                     given.append(carried[(x - first) % steps.period, delay])
             if first + place in recorded.read_again:
-                [x] = given
+                x = reshape(given[0], node.shape)
                 made[place] = x if node.requires_grad else OPS["detach"](x)
                 continue
             # A step that says `y[0]` several times is differentiated as if it said so once.
@@ -518,7 +522,7 @@ class _Loop:
                 made[place] = views[key]
                 continue
             with recording(node.requires_grad):  # not of what the user has recorded without
-                made[place] = views[key] = _recorded(node, given)
+                made[place] = views[key] = record(node.op, tuple(given), node.params)
         outputs = [
             made[place] if delay == 1 else carried[place, delay - 1]
             for place, delay in self.carried
@@ -659,16 +663,6 @@ class _Loop:
         return True
 
 
-def _recorded(node: Node, given: Sequence[Node]) -> Node:
-    """The same operation, of these inputs. A row that is reshaped back is the row: its cotangent is
-    stored as it is."""
-    if node.op is _RESHAPE and given[0].op is _RESHAPE:
-        [row] = given[0].inputs
-        if row.type is node.type and row.requires_grad == node.requires_grad:
-            return row
-    return record(node.op, tuple(given), node.params)
-
-
 def _with_inputs(x: Node, since: int) -> list[Node]:
     """A node and those it was made of, from a serial number on."""
     found, stack = [], [x]
@@ -685,8 +679,11 @@ def _flipped(rows: Node) -> Node:
 
 
 def _row(stack: Node, step: int) -> Node:
-    rows = _rows(stack, step, 1, 0)
-    return record(_RESHAPE, (rows,), {"shape": stack.shape[1:]})
+    rest = len(stack.shape) - 1
+    params = slice_params(
+        (step, *(0,) * rest), (1, *stack.shape[1:]), (1,) * (rest + 1), dropped=(0,)
+    )
+    return record(_SLICE, (stack,), params)
 
 
 def _rows(stack: Node, first: int, count: int, axis: int) -> Node:

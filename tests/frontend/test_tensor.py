@@ -4,8 +4,6 @@ import copy
 import gc
 import math
 import pickle
-import subprocess
-import sys
 import weakref
 
 import numpy as np
@@ -600,18 +598,3 @@ def test_jitted_functions_may_return_what_they_do_not_compute():
             np.testing.assert_array_equal(found["table"], [0.0, 1.0])
             assert found["x"] is not x
     assert ng.jit(lambda x: 3.5)(1.0) == 3.5
-
-
-def test_numpy_is_asked_about_an_operator_when_it_is_first_used():
-    code = """
-import numpy as np
-import numba_grad as ng
-from numba_grad.frontend.arrays import dtypes_uncast_by_scalar, uncast_dtypes
-x = ng.tensor(np.ones(2))
-assert not uncast_dtypes(np.add) and not dtypes_uncast_by_scalar(np.add)
-x + x, x + 1.0
-assert x.dtype in uncast_dtypes(np.add)
-assert {(x.dtype, float), (x.dtype, int)} <= dtypes_uncast_by_scalar(np.add)
-assert not uncast_dtypes(np.multiply)
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -86,6 +86,52 @@ def test_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     del kept
 
 
+@contextmanager
+def young_collections() -> Iterator[list[bool]]:
+    """Whether each young collection that begins finds all objects frozen."""
+    found: list[bool] = []
+
+    def note(phase: str, info: dict[str, Any]) -> None:
+        if phase == "start" and info["generation"] == 0:
+            found.append(gc.get_freeze_count() > 0)
+
+    gc.callbacks.append(note)
+    try:
+        yield found
+    finally:
+        gc.callbacks.remove(note)
+
+
+@needs_generations
+def test_young_collections_find_nothing_while_a_graph_grows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = next(call for call in gc.callbacks if isinstance(call, collection._GrowingGraph))
+    gc.collect()
+    with young_collections() as found:
+        kept = recorded(20_000)
+    assert len(found) > 20 and sum(found) > 0.9 * len(found)
+    monkeypatch.setattr(own, "YOUNG_PATIENCE", 5)
+    gc.collect()
+    with young_collections() as found:
+        kept = recorded(20_000), kept
+    assert 0 < sum(found) <= 5  # until a full one, which these others count for
+    assert gc.get_freeze_count() == 0
+    del kept
+
+
+@needs_generations
+def test_young_cycles_beside_graphs_that_go_are_collected() -> None:
+    gc.collect()
+    cycles = []
+    with young_collections() as found:
+        for _ in range(3_000):
+            recorded(3)
+            cycles.append(weakref.ref(Cycle()))
+    assert found and not any(found)
+    assert sum(cycle() is not None for cycle in cycles) < 1_500
+
+
 @needs_generations
 def test_other_objects_are_looked_at_as_ever() -> None:
     with full_collections() as found:

@@ -70,6 +70,12 @@ def test_dtypes_stay(dtype, value):
         assert node.dtype == value(node).dtype == np.dtype(dtype)
 
 
+def test_axes_that_a_slice_drops_have_one_element():
+    x = leaf(np.ones((2, 3)))
+    with pytest.raises(ShapeError, match="an axis that is left out has more than one element"):
+        slice_(x, starts=(0, 1), sizes=(1, 2), steps=(1, 1), dropped=(0, 1))
+
+
 def test_pad_places_zeros_between_elements(value):
     x = leaf(np.arange(1.0, 4.0))
     np.testing.assert_array_equal(

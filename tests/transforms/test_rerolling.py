@@ -323,7 +323,17 @@ def windows_of_what_was_assigned(p: Any, data: Any) -> Any:
     return np.sum(table**2)
 
 
+def rows_of_an_array_of_numpy(p: Any, data: Any) -> Any:
+    rows, y, total = numpy.cos(numpy.arange(120.0)).reshape(60, 2), p[:2], 0.0
+    for k in range(60):
+        y = y + 0.02 * rows[k, 0] * slope(p, y)
+        total = total + np.sum((y - rows[k]) ** 2)
+        rows[k] = 7.0  # what was recorded before stays as it was
+    return total + 0.0 * np.sum(data)
+
+
 ROLLED = [
+    rows_of_an_array_of_numpy,
     rows_backwards,
     rows_assigned_backwards,
     rows_assigned,
@@ -373,6 +383,23 @@ def test_gradients_are_those_of_the_steps(
     for found, expected in zip(WAYS[way](f, *given), step_by_step(f, *given), strict=True):
         numpy.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
     assert f in OTHERS or loops
+
+
+def arrays_in_a_list(p: Any, data: Any) -> Any:
+    """A part at the same place of another array in each step, and the next row of one array."""
+    arrays = [ng.tensor(numpy.sin(numpy.arange(k, k + 3.0))) for k in range(60)]
+    table = ng.tensor(numpy.cos(numpy.arange(120.0)).reshape(60, 2))
+    y = p[:2]
+    for k in range(60):
+        y = np.tanh(y * arrays[k][1] + table[k] * arrays[k][:2]) + 0.1 * p[2:]
+    return np.sum(y) + 0.0 * np.sum(data)
+
+
+def test_parts_of_another_array_in_each_step(given: list[numpy.ndarray], loops: list[int]) -> None:
+    found, expected = (way(arrays_in_a_list, *given) for way in (by_backward, step_by_step))
+    for x, y in zip(found, expected, strict=True):
+        numpy.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-12)
+    assert loops
 
 
 # First steps, which begin with numbers.

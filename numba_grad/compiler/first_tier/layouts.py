@@ -131,7 +131,12 @@ def region(view: View, starts: Shape, sizes: Shape, steps: Shape, dtype: np.dtyp
 
 def _slice(view: View, node: Node) -> View:
     params = node.params
-    return region(view, params["starts"], params["sizes"], params["steps"], node.dtype)
+    part = region(view, params["starts"], params["sizes"], params["steps"], node.dtype)
+    dropped = params.get("dropped")
+    if dropped is None:
+        return part
+    kept = [axis for axis in range(len(part.shape)) if axis not in dropped]
+    return View(part.base, part.offset, node.shape, tuple([part.strides[axis] for axis in kept]))
 
 
 def _transpose(view: View, node: Node) -> View:

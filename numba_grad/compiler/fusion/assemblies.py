@@ -380,7 +380,7 @@ class _Chain:
         for view in views:
             node = self.rewriting.node(view)
             starts, size = node.params["starts"], node.type.size
-            first = self.layout.first_of_run(starts, node.params["steps"], node.shape)
+            first = self.layout.first_of_run(starts, node.params["steps"], node.params["sizes"])
             if first is None or not size:
                 return False
             if not self.overlaps(first, size):
@@ -534,7 +534,7 @@ def _store_slices(rewriting: _Rewriting, array: int, views: list[int]) -> None:
     that compute them from what the array is made of would all be different."""
     node = rewriting.node(views[0])
     layout = _layout_of(
-        rewriting.node(array).shape, node.params["starts"], node.params["steps"], node.shape
+        rewriting.node(array).shape, *(node.params[name] for name in ("starts", "steps", "sizes"))
     )
     if layout is None:
         return
@@ -579,4 +579,8 @@ def _slice_before_pad(rewriting: _Rewriting, array: int, view: int) -> None:
         own.append((0, n, 1) if any(pad) else region)
     starts, sizes, steps = zip(*own, strict=True)
     part = rewriting.put_in(view, OPS["slice"], [inner], starts=starts, sizes=sizes, steps=steps)
-    rewriting.change(view, OPS["pad"], [part], **params)
+    if "dropped" in node.params:
+        padded = rewriting.put_in(view, OPS["pad"], [part], **params)
+        rewriting.change(view, OPS["reshape"], [padded], shape=node.shape)
+    else:
+        rewriting.change(view, OPS["pad"], [part], **params)

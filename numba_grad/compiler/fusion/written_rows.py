@@ -87,17 +87,18 @@ def _write(last: Node) -> None:
 
 def _set_from_rows(node: Node) -> bool:
     """Give a slice its value, if that is one row that was written, or none of them."""
-    x, params = node.inputs[0], node.params
+    x = node.inputs[0]
+    params = {name: node.params[name] for name in ("starts", "sizes", "steps")}
     while x.value is None:
         old, v = x.inputs
         own = {"sizes": v.type.shape, **x.params}
         if own == params:
-            node.value = v.value
+            node.value = v.value.reshape(node.shape)
             return True
         if not _are_apart(own, params):
             return False
         x = old
-    node.value = np.asarray(part(x.value, **params), order="C")
+    node.value = np.asarray(part(x.value, **node.params), order="C")
     return True
 
 

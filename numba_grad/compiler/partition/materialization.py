@@ -256,7 +256,7 @@ def is_part(view: Node, array: Node) -> bool:
 def first_of_run(node: Node, whole: tuple[int, ...]) -> int | None:
     """Where a slice of an array of shape `whole` starts, in elements, if it lies in one piece:
     single elements, then one range, then whole axes."""
-    part = node.shape
+    part = node.params["sizes"]
     if any(step != 1 and n > 1 for step, n in zip(node.params["steps"], part, strict=True)):
         return None
     ranges = [axis for axis, n in enumerate(part) if n != 1]

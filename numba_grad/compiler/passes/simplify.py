@@ -11,7 +11,7 @@ import numpy as np
 from numba_grad.compiler.partition.roles import RENAMINGS
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.walk import toposort
-from numba_grad.ops.families import broadcast_to, full
+from numba_grad.ops.families import broadcast_to, full, reshape
 
 
 def simplify(outputs: Sequence[Node]) -> list[Node]:
@@ -61,6 +61,15 @@ def times_one(node: Node) -> Node | None:
     if node.op.name == "multiply" and is_literal(x, 1) and y.type == node.type:
         return y
     return None
+
+
+def slice_without_axes(node: Node) -> Node | None:
+    """A slice that leaves axes out is a slice, reshaped: what comes after knows these two."""
+    if node.op.name != "slice" or "dropped" not in node.params:
+        return None
+    region = {name: node.params[name] for name in ("starts", "sizes", "steps")}
+    part = _apply_rules(record(OPS["slice"], node.inputs, region))
+    return _apply_rules(reshape(part, node.shape))
 
 
 def whole_slice(node: Node) -> Node | None:
@@ -222,6 +231,7 @@ RULES = (
     times_one,
     assigned_again,
     reshape_of_one_element,
+    slice_without_axes,
     whole_slice,
     reduction_of_nothing,
     nothing_put_in,

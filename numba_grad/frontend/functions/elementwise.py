@@ -25,13 +25,20 @@ from numba_grad.frontend.arrays import (
     node_of,
     operands,
     scalar_leaf,
-    uncast_dtypes,
     wrap,
 )
 from numba_grad.frontend.devices import on_device
 from numba_grad.frontend.functions.indexing import nonzero
-from numba_grad.graph.node import NO_PARAMS, OPS, Node, record
-from numba_grad.graph.types import as_dtype
+from numba_grad.graph.node import (
+    NO_PARAMS,
+    OPS,
+    Inferred,
+    Node,
+    inferred_of,
+    record,
+    recorded,
+)
+from numba_grad.graph.types import Type, as_dtype
 from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes, placed, zeros_like
 
 if TYPE_CHECKING:
@@ -163,15 +170,17 @@ def _unary(ufunc: np.ufunc, summary: str) -> Unary:
     """The function of one primitive that has the ufunc's name."""
     op_name = ufunc.__name__
     op = OPS[op_name]
-    uncast = uncast_dtypes(ufunc)
+    known: dict[Type, Inferred] = {}  # of nodes of these types, that need no cast
 
     def function(x: ArrayLike, /) -> "Tensor":
         node = node_of(x)
-        if node is None or node.type.dtype not in uncast:
-            if node is not None:
-                uncast.fill(node.type.dtype)
-            (node,) = operands(ufunc, (x,))
-        return new_tensor(record(op, (node,)))
+        found = None if node is None else known.get(node.type)
+        if node is not None and found is not None:
+            return new_tensor(recorded(op, (node,), NO_PARAMS, found))
+        (given,) = operands(ufunc, (x,))
+        if given is node:
+            known[given.type] = inferred_of(op, [given.type])
+        return new_tensor(record(op, (given,)))
 
     return _named(function, ufunc, op_name, summary)
 

@@ -93,8 +93,8 @@ def stack(
 ) -> "Tensor":
     """Arrays of one shape next to each other along a new axis; `casting` as in `concatenate`."""
     nodes = _one_dtype("stack", arrays, dtype, casting)
-    shape = nodes[0].shape
-    if any(x.shape != shape for x in nodes):
+    shape = nodes[0].type.shape
+    if any(x.type.shape != shape for x in nodes):
         raise ShapeError(
             explain(
                 "stack",
@@ -105,8 +105,8 @@ def stack(
             )
         )
     number = normalize_axis("stack", axis, len(shape) + 1)
-    expanded = [reshape_node(x, (*shape[:number], 1, *shape[number:])) for x in nodes]
-    return wrap(concatenated(expanded, number))
+    expanded = (*shape[:number], 1, *shape[number:])
+    return wrap(concatenated([reshape_node(x, expanded) for x in nodes], number))
 
 
 def vstack(

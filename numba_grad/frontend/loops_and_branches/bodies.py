@@ -204,5 +204,6 @@ def _is_part(node: Node) -> bool:
     (x,) = node.inputs
     if 2 * node.type.size > x.type.size or any(step != 1 for step in node.params["steps"]):
         return False
-    cut = [axis for axis, n in enumerate(x.shape) if node.shape[axis] != n]
-    return all(n == 1 for n in node.shape[: cut[-1]])
+    sizes = node.params["sizes"]
+    cut = [axis for axis, n in enumerate(x.shape) if sizes[axis] != n]
+    return all(n == 1 for n in sizes[: cut[-1]])
