@@ -37,7 +37,8 @@ class SharedParams(dict[str, Any]):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
-next_serial = itertools.count().__next__
+# One in four: transforms may put nodes right before and after another.
+next_serial = itertools.count(0, 4).__next__
 
 
 class GradMode(threading.local):
