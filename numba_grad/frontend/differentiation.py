@@ -11,6 +11,7 @@ import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -41,10 +42,10 @@ from numba_grad.transforms.batch import batch, by_columns, by_rows
 from numba_grad.transforms.jvp import pushed_forward, tangents
 from numba_grad.transforms.python_loops import is_long, loop_in
 from numba_grad.transforms.repeated_views import without_repeated_views
-from numba_grad.transforms.rows_as_values import with_rows_as_values
 from numba_grad.transforms.vjp import Cotangent, cotangents
 
 Argnums = int | Sequence[int]
+_op = attrgetter("op")
 
 
 class _Running(threading.local):
@@ -347,7 +348,11 @@ class Differentiation:
         history, met = history_of(roots, ends, since=self.first_serial)
         self.meets_callers = not ends.issuperset(met)
         if not self.meets_callers:
-            history = with_rows_as_values(history, roots)
+            if OPS["update_slice"] in map(_op, history):
+                # Not every process needs it.
+                from numba_grad.transforms.rows_as_values import with_rows_as_values
+
+                history = with_rows_as_values(history, roots)
             if is_long(history, is_compiled=is_tracing()) and self._has_rerolled(outputs):
                 return self._own_history(outputs)
             history = without_repeated_views(history, roots)

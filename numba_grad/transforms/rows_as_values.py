@@ -11,13 +11,11 @@ would be another whole array for each part that is written or read.
 """
 
 from collections.abc import Container, Sequence
-from operator import attrgetter
 
 from numba_grad.graph.node import OPS, Node, record, recording
 from numba_grad.ops.movement import Shape, region_params
 
 _UPDATE, _SLICE = OPS["update_slice"], OPS["slice"]
-_op = attrgetter("op")
 
 
 def with_rows_as_values(order: Sequence[Node], roots: Container[Node]) -> list[Node]:
@@ -26,8 +24,6 @@ def with_rows_as_values(order: Sequence[Node], roots: Container[Node]) -> list[N
     `roots` stay. As `without_repeated_views`, only for graphs that no other pass walks at the time:
     users get other inputs.
     """
-    if _UPDATE not in map(_op, order):  # 4 ms less for 137,000 nodes
-        return list(order)
     if not any(node.op is _UPDATE and _writes_part(node) for node in order):
         return list(order)
     rows = _Rows(roots, _read_after_a_write(order))
