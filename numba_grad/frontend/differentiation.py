@@ -11,6 +11,7 @@ import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ from numba_grad.transforms.repeated_views import without_repeated_views
 from numba_grad.transforms.vjp import Cotangent, cotangents
 
 Argnums = int | Sequence[int]
+_op = attrgetter("op")
 
 
 class _Running(threading.local):
@@ -346,6 +348,11 @@ class Differentiation:
         history, met = history_of(roots, ends, since=self.first_serial)
         self.meets_callers = not ends.issuperset(met)
         if not self.meets_callers:
+            if OPS["update_slice"] in map(_op, history):
+                # Not every process needs it.
+                from numba_grad.transforms.rows_as_values import with_rows_as_values
+
+                history = with_rows_as_values(history, roots)
             if is_long(history, is_compiled=is_tracing()) and self._has_rerolled(outputs):
                 return self._own_history(outputs)
             history = without_repeated_views(history, roots)

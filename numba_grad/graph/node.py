@@ -37,13 +37,16 @@ class SharedParams(dict[str, Any]):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
-_serials = itertools.count()
+# One in four: transforms may put nodes right before and after another.
+_SERIALS_A_NODE = 4
+_serials = itertools.count(0, _SERIALS_A_NODE)
 next_serial = _serials.__next__
 
 
 def recorded_nodes() -> int:
-    """How many nodes there have been: the next serial, without taking it."""
-    return int(repr(_serials)[len("count(") : -1])
+    """How many nodes there have been: by the next serial, without taking it."""
+    following, _, _ = repr(_serials)[len("count(") :].partition(",")
+    return int(following) // _SERIALS_A_NODE
 
 
 class GradMode(threading.local):

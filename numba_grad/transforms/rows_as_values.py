@@ -1,0 +1,178 @@
+"""Rows of an array that a loop writes part by part become values of their own, which are assigned
+to the array once.
+
+    u[k, 0] = x              row = update_slice(slice(u), x)
+    u[k, 1] = y              row = update_slice(row, y)
+    z = u[k, 0] + u[k - 1]   z = slice(row) + (what was assigned to row k - 1)
+                             u = update_slice(u, row), once somebody reads u otherwise
+
+So what goes from step to step is rows, not the whole array with all of its rows, whose cotangent
+would be another whole array for each part that is written or read.
+"""
+
+from collections.abc import Container, Sequence
+
+from numba_grad.graph.node import OPS, Node, record, recording
+from numba_grad.ops.movement import Shape, region_params
+
+_UPDATE, _SLICE = OPS["update_slice"], OPS["slice"]
+
+
+def with_rows_as_values(order: Sequence[Node], roots: Container[Node]) -> list[Node]:
+    """`order`, inputs before users, where rows that are written in parts are values of their own.
+
+    `roots` stay. As `without_repeated_views`, only for graphs that no other pass walks at the time:
+    users get other inputs.
+    """
+    if not any(node.op is _UPDATE and _writes_part(node) for node in order):
+        return list(order)
+    rows = _Rows(roots, _read_after_a_write(order))
+    with recording(True):
+        for node in order:
+            rows.take(node)
+    return rows.kept
+
+
+def _read_after_a_write(order: Sequence[Node]) -> set[Node]:
+    """Arrays that are read although another one was made of them by an assignment before."""
+    written: set[Node] = set()
+    found: set[Node] = set()
+    for node in order:
+        found.update(written.intersection(node.inputs))
+        if node.op is _UPDATE:
+            written.add(node.inputs[0])
+    return found
+
+
+def _writes_part(node: Node) -> bool:
+    x, v = node.inputs
+    return _row(x, v.shape, node.params) is not None and v.shape[1:] != x.shape[1:]
+
+
+def _row(x: Node, sizes: Shape, params: dict[str, Shape]) -> int | None:
+    """Which row of `x`, that has several, the region is a part of."""
+    if sizes[:1] != (1,) or x.shape[0] < 2 or not all(sizes):
+        return None
+    return params["starts"][0]
+
+
+class _Chain:
+    """Assignments to rows of one array, each to what the one before has left."""
+
+    __slots__ = ("array", "base", "dirty", "last", "rows")
+
+    def __init__(self, base: Node) -> None:
+        self.base = base  # the array before the first
+        self.last = base  # what was recorded as the array after the last
+        self.array = base  # the array with all rows but the dirty one
+        self.dirty: int | None = None
+        self.rows: dict[int, Node] = {}  # what is in a row now
+
+
+class _Rows:
+    """Goes through the graph.
+
+    `roots` stay, and so do `versions`: arrays that are read again when more was assigned to them.
+    """
+
+    def __init__(self, roots: Container[Node], versions: Container[Node]) -> None:
+        self.kept: list[Node] = []
+        self._roots, self._versions = roots, versions
+        self._chains: dict[Node, _Chain] = {}  # by what was recorded as their array
+        self._instead: dict[Node, Node] = {}
+        self._constant: set[Node] = set()
+
+    def take(self, node: Node) -> None:
+        if node.op is _UPDATE and self._is_written(node):
+            return
+        if node.op is _SLICE and self._is_private(node) and self._is_read(node):
+            return
+        if node.inputs:
+            inputs = tuple([self._now(x) for x in node.inputs])
+            is_another = inputs != node.inputs or not self._constant.isdisjoint(inputs)
+            node.inputs = inputs
+            if is_another and not any(x.requires_grad for x in inputs):
+                # It reads rows that nothing was assigned to.
+                node.requires_grad = False
+                self._constant.add(node)
+                return
+        self.kept.append(node)
+
+    def _is_private(self, node: Node) -> bool:
+        if node.autograd is not None or node.value is not None:
+            return False
+        if node in self._roots or node in self._versions:
+            return False
+        return node.handle is None or node.handle() is None
+
+    def _now(self, x: Node) -> Node:
+        """What stands for `x`."""
+        chain = self._chains.get(x)
+        if chain is not None and chain.last is x:
+            self._clean(chain)
+            return chain.array
+        return self._instead.get(x, x)
+
+    def _clean(self, chain: _Chain) -> None:
+        if chain.dirty is None:
+            return
+        row, array = chain.dirty, chain.array
+        starts = (row, *[0] * (len(array.shape) - 1))
+        params = region_params(starts, (1,) * len(starts))
+        after = record(_UPDATE, (array, chain.rows[row]), params)
+        self._made(after, chain.last.serial + 1)
+        self._instead[chain.last] = after
+        chain.array, chain.dirty = after, None
+
+    def _is_written(self, node: Node) -> bool:
+        x, v = node.inputs
+        row = _row(x, v.shape, node.params)
+        if row is None or not self._is_private(node):
+            return False
+        chain = self._chains.get(x)
+        if chain is None or chain.last is not x:
+            chain = _Chain(self._now(x))
+        if chain.dirty is not None and chain.dirty != row:
+            self._clean(chain)
+        value = self._now(v)
+        if v.shape[1:] != x.shape[1:]:
+            whole = chain.rows.get(row)
+            if whole is None:
+                sizes, origin = (1, *x.shape[1:]), (row, *[0] * (len(x.shape) - 1))
+                whole = self._made(_slice(chain.base, origin, sizes), node.serial - 1)
+            starts = (0, *node.params["starts"][1:])
+            params = region_params(starts, node.params["steps"])
+            value = self._made(record(_UPDATE, (whole, value), params), node.serial)
+        chain.rows[row], chain.dirty, chain.last = value, row, node
+        self._chains[node] = chain
+        return True
+
+    def _is_read(self, node: Node) -> bool:
+        (x,) = node.inputs
+        chain = self._chains.get(x)
+        sizes, starts = node.params["sizes"], node.params["starts"]
+        row = _row(x, sizes, node.params)
+        if chain is None or chain.last is not x or row is None:
+            return False
+        value = chain.rows.get(row)
+        if value is None:
+            new = record(_SLICE, (chain.base,), node.params)
+        elif sizes[1:] == x.shape[1:]:
+            self._instead[node] = value
+            return True
+        else:
+            new = _slice(value, (0, *starts[1:]), sizes, node.params["steps"])
+        self._instead[node] = self._made(new, node.serial)
+        return True
+
+    def _made(self, node: Node, serial: int) -> Node:
+        """`node`, recorded now, as if at that time: recording leaves three numbers in four."""
+        node.serial = serial
+        if node.requires_grad:
+            self.kept.append(node)
+        return node
+
+
+def _slice(x: Node, starts: Shape, sizes: Shape, steps: Shape = ()) -> Node:
+    params = {"starts": starts, "sizes": sizes, "steps": steps or (1,) * len(starts)}
+    return record(_SLICE, (x,), params)
