@@ -46,11 +46,39 @@ NO_SUMS = SumsOfSteps((), ())
 def joined_elements(call: Node) -> int:
     """How many elements joined steps of a loop compute, and of loops in it; in a function that is
     called, in branches."""
+    # Innermost graphs first, so that what is asked of each is known of those in it: functions call
+    # each other deeper than Python's stack is.
+    pending = [(graph, False) for graph in _bodies(call)]
+    met: set[ClosedGraph] = set()
+    while pending:
+        graph, are_inner_known = pending.pop()
+        if are_inner_known:
+            _joined_in(graph)
+        elif graph not in met:
+            met.add(graph)
+            pending.append((graph, True))
+            pending += [(inner, False) for x in _calls_in(graph) for inner in _bodies(x)]
+    return _joined_by(call)
+
+
+def _bodies(call: Node) -> Sequence[ClosedGraph]:
+    return (call.params["body"],) if call.op.name == "loop" else once_run(call)
+
+
+def _calls_in(graph: ClosedGraph) -> list[Node]:
+    return [x for x in toposort(graph.outputs) if x.op.family == "call"]
+
+
+def _joined_in(graph: ClosedGraph) -> int:
+    return graph.derived("joined elements", lambda: sum(map(_joined_by, _calls_in(graph))))
+
+
+def _joined_by(call: Node) -> int:
     if call.op.name != "loop":
-        return sum(_inside(graph) for graph in once_run(call))
+        return sum(map(_joined_in, once_run(call)))
     body: ClosedGraph = call.params["body"]
     carried, length, sums = (call.params[name] for name in ("carried", "length", "sums"))
-    elements = _inside(body)
+    elements = _joined_in(body)
     sizes = [x.type.size for x in body.outputs[:carried]]
     if length >= TOGETHER and sum(sizes) > _SMALL_STATE:
         if may_be_together(body, carried):
@@ -58,14 +86,6 @@ def joined_elements(call: Node) -> int:
         else:
             elements += sum(x.added.type.size for x in sums_of_steps(body, carried, sums).sums)
     return length * elements
-
-
-def _inside(graph: ClosedGraph) -> int:
-    def elements() -> int:
-        calls = [x for x in toposort(graph.outputs) if x.op.family == "call"]
-        return sum(joined_elements(x) for x in calls)
-
-    return graph.derived("joined elements", elements)
 
 
 def may_be_together(body: ClosedGraph, carried: int) -> bool:
