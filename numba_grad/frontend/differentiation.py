@@ -408,7 +408,11 @@ class Differentiation:
         if any(x.requires_grad for x in seeds):
             return True
         outputs = self._and_token(outputs)
-        return not self._callers(self._own_history(outputs)).isdisjoint(outputs)
+        history = self._own_history(outputs)
+        # A user's rule may read what the function did not: then only its results say so.
+        if any(x.op is custom for x in history):
+            return True
+        return not self._callers(history).isdisjoint(outputs)
 
     def directions(self, tangents: Sequence[Any]) -> list[Node]:
         """`tangents`, one for each argument, as nodes, one for each variable."""

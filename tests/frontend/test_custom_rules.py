@@ -271,6 +271,29 @@ def test_what_is_closed_over_has_the_derivative_of_what_was_recorded():
     assert (of_x.item(), of_w.item()) == (300, 12)
 
 
+@pytest.mark.parametrize("are_residuals", [False, True])
+def test_what_a_rule_closes_over_is_the_callers(are_residuals):
+    def slope(y):
+        @ng.custom_vjp
+        def f(x):
+            return 2 * np.sin(x)
+
+        f.defvjp(
+            lambda x: (f(x), y if are_residuals else None),
+            lambda kept, g: (2 * np.cos(kept if are_residuals else y) * g,),
+        )
+        return ng.grad(f)(1.0)
+
+    expected = -2 * np.sin(4.0)
+    assert ng.grad(slope)(4.0).item() == pytest.approx(expected)
+    assert ng.jit(ng.grad(slope))(4.0) == pytest.approx(expected)
+    assert ng.jvp(slope, (4.0,), (1.0,))[1].item() == pytest.approx(expected)
+    y = ng.tensor(4.0, requires_grad=True)
+    slope(y).backward()
+    assert y.grad.item() == pytest.approx(expected)
+    assert not slope(4.0).requires_grad
+
+
 def test_a_result_among_the_residuals_has_the_derivative_of_the_rule():
     @ng.custom_vjp
     def root(a):

@@ -366,6 +366,16 @@ def test_checkpoint_keeps_python_numbers_weak():
     assert ng.checkpoint(lambda x, y: x * y)(2.0, np.float32(3)).dtype == np.float32
 
 
+@pytest.mark.parametrize("numbers", [0, -2, (0, 5), [0]])
+def test_checkpoint_passes_static_arguments_as_they_are(numbers):
+    def f(name, x):
+        return np.sin(x) if name == "sine" else np.cos(x)
+
+    recomputing = ng.checkpoint(f, static_argnums=numbers)
+    assert ng.grad(lambda x: recomputing("sine", x))(0.0).item() == 1.0
+    assert ng.grad(lambda x: recomputing("cosine", x))(0.0).item() == 0.0
+
+
 def test_checkpoint_takes_functions():
     with pytest.raises(TypeError, match="checkpoint: not a function"):
         ng.checkpoint(3)

@@ -1,6 +1,6 @@
 """`checkpoint`: a function of which the backward pass keeps the arguments alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba_grad.frontend import trees
@@ -18,7 +18,9 @@ from numba_grad.transforms.call import call
 __all__ = ["checkpoint"]
 
 
-def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
+def checkpoint(
+    f: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()
+) -> Callable[..., Any]:
     """`f`, whose backward pass computes again what it needs of the inside of `f`, rather than keep
     it.
 
@@ -26,6 +28,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     ----------
     f : function of arrays, possibly in nested containers. It is traced, as by `jit`; what else it
         gets by keyword reaches it as it is.
+    static_argnums : positions of arguments that reach it as they are, too, such as flags
 
     Notes
     -----
@@ -40,18 +43,29 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     """
     check_function("checkpoint", f)
 
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+
     @derived_from(f, checkpoint)
     def recomputing(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = trees.flatten(args)
-        given = [as_node(x) for x in leaves]
-        types = [x.type for x in given]
-        body = traced("checkpoint", lambda *a: f(*a, **kwargs), types, structure, leaves)
-        if body.communicates:
-            threaded = with_token(lambda *a: f(*a, **kwargs))
-            out, token = checkpoint(threaded)(args, first_token())
-            communicated(out, token)
-            return out
-        results = call(body.target, [*given, *body.captured])
-        return trees.unflatten(body.structure, map(wrap, results))
+        count = len(args)
+        fixed = {k % count for k in numbers if -count <= k < count}
+
+        def of_others(*others: Any) -> Any:
+            rest = iter(others)
+            return f(*[x if k in fixed else next(rest) for k, x in enumerate(args)], **kwargs)
+
+        return _recomputing(of_others, tuple([x for k, x in enumerate(args) if k not in fixed]))
 
     return recomputing
+
+
+def _recomputing(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    leaves, structure = trees.flatten(args)
+    given = [as_node(x) for x in leaves]
+    body = traced("checkpoint", f, [x.type for x in given], structure, leaves)
+    if body.communicates:
+        out, token = _recomputing(with_token(f), (args, first_token()))
+        communicated(out, token)
+        return out
+    results = call(body.target, [*given, *body.captured])
+    return trees.unflatten(body.structure, map(wrap, results))
