@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+OF_REWRITTEN = "_control_flow"  # what functions of jit(f, control_flow=True) close over
 _NOT_THE_USERS = (__name__.partition(".")[0] + ".", "numpy.")
 _STANDARD_LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
 _INSTALLED = re.compile("(site|dist)-packages")
@@ -267,14 +268,34 @@ def _instead_of_call(line: Line, call: ast.Call) -> str:
 def instead_of_truth() -> str:
     """What to type in place of a function that asks a tensor whether it is true, if it is known."""
     line = calling_line()
-    expression = None if line is None else line.expression()
-    if line is None or not isinstance(expression, ast.Call):
+    if line is None:
         return ""
+    expression = line.expression()
+    if not isinstance(expression, ast.Call):
+        return _of_called_as_written(line.frame)
     called, name = line.evaluated(expression.func), ast.unparse(expression.func)
     if not isinstance(called, BuiltinFunctionType) or called.__module__ != "builtins":
         return ""
     other = _OF_TRUTH.get(called.__name__)
     return f"{other} in place of {name}(...)" if other else ""
+
+
+def _of_called_as_written(frame: FrameType) -> str:
+    """What to type where a function with `control_flow=True` calls one that is as it is written."""
+
+    def is_rewritten(frame: FrameType) -> bool:
+        return OF_REWRITTEN in frame.f_code.co_freevars
+
+    caller = frame
+    while not is_rewritten(caller):
+        if caller.f_back is None:
+            return ""
+        caller = caller.f_back
+    if caller is frame:
+        return ""
+    code, by = frame.f_code, caller.f_code.co_name
+    line = f"{Path(code.co_filename).name}, line {frame.f_lineno}"
+    return f"@ng.jit(control_flow=True) on {code.co_name} ({line}), as on {by}, which calls it"
 
 
 def _counterpart(name: str) -> str:

@@ -883,6 +883,17 @@ def test_without_it_the_error_names_it():
         ng.jit(clip_early)(1.0)
 
 
+def test_a_function_that_is_called_as_it_is_written_is_named():
+    def positive(x):
+        return x if x > 0 else -x
+
+    def f(x):
+        return positive(x) + (1 if x > 1 else 0)
+
+    text = message(f, 1.0)
+    assert re.search(r"control_flow=True\) on positive \(.*\.py, line \d+\), as on f", text)
+
+
 def test_functions_of_python_that_compare_have_counterparts():
     def f(x):
         return min(x)

@@ -17,9 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from numba_grad.frontend.calling_lines import OF_REWRITTEN
+
 Node = TypeVar("Node", bound=ast.AST)
 
-PREFIX = "_control_flow"  # of our own names, and the name of what is called
+PREFIX = OF_REWRITTEN  # of our own names, and the name of what is called
 VALUE = f"{PREFIX}_value"  # what the function returns
 RETURNED = f"{PREFIX}_returned"
 
