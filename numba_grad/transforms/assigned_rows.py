@@ -46,7 +46,9 @@ class RowPart(NamedTuple):
 
 def row_access(node: Node) -> RowAccess:
     if node.op is UPDATE:
-        return RowAccess.ASSIGNS if node.inputs[1].shape[:1] == (1,) else RowAccess.NONE
+        array, value = node.inputs
+        is_one_of_several = value.shape[:1] == (1,) and array.shape[0] > 1
+        return RowAccess.ASSIGNS if is_one_of_several else RowAccess.NONE
     if node.op is SLICE and node.inputs:
         return RowAccess.READS if node.params["sizes"][:1] == (1,) else RowAccess.NONE
     return RowAccess.NONE

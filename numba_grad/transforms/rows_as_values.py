@@ -13,7 +13,8 @@ would be another whole array for each part that is written or read.
 from collections.abc import Container, Sequence
 
 from numba_grad.graph.node import OPS, Node, record, recording
-from numba_grad.ops.movement import Shape, region_params
+from numba_grad.ops.families import reshape
+from numba_grad.ops.movement import Shape, region_params, slice_params
 
 _UPDATE, _SLICE = OPS["update_slice"], OPS["slice"]
 
@@ -157,11 +158,14 @@ class _Rows:
         value = chain.rows.get(row)
         if value is None:
             new = record(_SLICE, (chain.base,), node.params)
-        elif sizes[1:] == x.shape[1:]:
+        elif node.type is value.type:
             self._instead[node] = value
             return True
+        elif sizes[1:] == x.shape[1:]:
+            new = reshape(value, node.shape)
         else:
-            new = _slice(value, (0, *starts[1:]), sizes, node.params["steps"])
+            dropped = node.params.get("dropped", ())
+            new = _slice(value, (0, *starts[1:]), sizes, node.params["steps"], dropped)
         self._instead[node] = self._made(new, node.serial)
         return True
 
@@ -173,6 +177,5 @@ class _Rows:
         return node
 
 
-def _slice(x: Node, starts: Shape, sizes: Shape, steps: Shape = ()) -> Node:
-    params = {"starts": starts, "sizes": sizes, "steps": steps or (1,) * len(starts)}
-    return record(_SLICE, (x,), params)
+def _slice(x: Node, starts: Shape, sizes: Shape, steps: Shape = (), dropped: Shape = ()) -> Node:
+    return record(_SLICE, (x,), slice_params(starts, sizes, steps or (1,) * len(starts), dropped))
