@@ -483,7 +483,13 @@ class _OnceDifferentiable:
     @staticmethod
     def pullback(cotangents: list[Node | None], out: Node) -> list[Node | None]:
         raise GradientError(
-            "trying to differentiate twice a function that was marked with @once_differentiable"
+            explain(
+                "once_differentiable",
+                "trying to differentiate twice a function that was marked with "
+                "@once_differentiable",
+                fix="a backward of operations that have derivatives, without the decorator; for "
+                "tangents a static method jvp(ctx, *tangents) of the Function",
+            )
         )
 
     @staticmethod

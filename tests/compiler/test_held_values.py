@@ -26,10 +26,10 @@ def compiled(monkeypatch):
     graphs = []
     made = evaluation._made
 
-    def noting(graph, destination, *, is_first):
-        if is_first:
+    def noting(graph, destination, former):
+        if former is None:
             graphs.append(graph)
-        return made(graph, destination, is_first=is_first)
+        return made(graph, destination, former)
 
     monkeypatch.setattr(evaluation, "_made", noting)
     monkeypatch.setattr(evaluation, "_programs", OrderedDict())

@@ -33,7 +33,7 @@ def op(name):
 
 
 matmul, add, mul, tanh, exp, sin = map(op, ("matmul", "add", "multiply", "tanh", "exp", "sin"))
-SQUARE, LARGE = (20, 20), (100, 100)
+SQUARE, LARGE = (20, 20), (200, 200)
 
 
 def test_products_are_kept_and_cheap_functions_are_not():
