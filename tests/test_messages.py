@@ -69,13 +69,41 @@ IN_A_TRANSFORM = [
     ("np.sum(x, out=np.zeros(()))", TypeError, "out= is not supported", "y = numpy.sum(...)"),
 ]
 GRADIENTS = [
-    ("x.numpy()", GradientError, "requires grad", "x.detach().numpy()"),
-    ("x += 1", GradientError, "a leaf that requires grad", "with ng.no_grad()"),
-    ("x[0] = 1", GradientError, "a leaf that requires grad", "with ng.no_grad()"),
-    ("(x * 2).backward()", GradientError, "only for scalar outputs", "x.sum().backward()"),
-    ("y = (x**2).sum()\ny.backward()\ny.backward()", GradientError, "retain_graph=True"),
+    (
+        "x.numpy()",
+        GradientError,
+        # Here and below in torch's own words, which programs match on.
+        "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
+        "x.detach().numpy()",
+    ),
+    ("x += 1", GradientError, "a leaf Variable that requires grad", "with ng.no_grad()"),
+    ("x[0] = 1", GradientError, "a leaf Variable that requires grad", "with ng.no_grad()"),
+    (
+        "(x * 2).backward()",
+        GradientError,
+        "grad can be implicitly created only for scalar outputs",
+        "x.sum().backward()",
+    ),
+    (
+        "y = (x**2).sum()\ny.backward()\ny.backward()",
+        GradientError,
+        "Trying to backward through the graph a second time",
+        "Specify retain_graph=True",
+    ),
+    (
+        "ng.autograd.grad(x.sum(), ng.ones(2, requires_grad=True))",
+        GradientError,
+        "One of the differentiated Tensors appears to not have been used in the graph",
+        "Set allow_unused=True",
+    ),
+    ("y = x[:1]\ny += 1", GradientError, "a view of a leaf Variable that requires grad is being"),
     ("(x * 2).backward(np.ones(3))", TypeError, "but got ndarray", "ng.tensor(gradient)"),
-    ("ng.ones(3).sum().backward()", GradientError, "does not require grad", "requires_grad=True"),
+    (
+        "ng.ones(3).sum().backward()",
+        GradientError,
+        "element 0 of tensors does not require grad and does not have a grad_fn",
+        "requires_grad=True",
+    ),
     ("ng.tensor([1, 2], requires_grad=True)", GradientError, "astype(numpy.float64)"),
     ("ng.grad(lambda n: n**2)(3)", DTypeError, "2.0 instead of 2", "at argument 0"),
     ("ng.grad(lambda x: np.argmax(x))(x)", DTypeError, "real, floating number", "have no slope"),

@@ -169,10 +169,10 @@ def _gradients(
             raise GradientError(
                 explain(
                     operation,
-                    f"the differentiated Tensor at index {number} appears to not have been used "
-                    "in the graph",
+                    "One of the differentiated Tensors appears to not have been used in the graph",
                     got={f"inputs[{number}]": targets[number]},
-                    fix="allow_unused=True if this is desired, or materialize_grads=True for zeros",
+                    fix="Set allow_unused=True if this is desired, or materialize_grads=True for "
+                    "zeros",
                 )
             )
         if g is None and materialize_grads and isinstance(sources[number], GradientEdge):
@@ -315,7 +315,7 @@ def _target(operation: str, number: int, source: Any) -> Node:
         raise GradientError(
             explain(
                 operation,
-                "one of the differentiated Tensors does not require grad",
+                "One of the differentiated Tensors does not require grad",
                 got={f"inputs[{number}]": node},
                 fix="requires_grad_() on it, before it is used",
             )

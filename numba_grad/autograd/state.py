@@ -202,7 +202,7 @@ def successor(tensor: Any, node: Node, keeps_history: bool) -> Node:
             raise GradientError(
                 explain(
                     "in-place assignment",
-                    "a leaf that requires grad is used in an in-place operation",
+                    "a leaf Variable that requires grad is being used in an in-place operation",
                     got={"tensor": old},
                     fix="with ng.no_grad(): ..., or a new tensor for the result",
                 )

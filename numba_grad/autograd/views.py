@@ -335,7 +335,8 @@ def _refuse_part_of_leaf(tensor: Any) -> None:
                 raise GradientError(
                     explain(
                         "in-place assignment",
-                        "a view of a leaf that requires grad is used in an in-place operation",
+                        "a view of a leaf Variable that requires grad is being used in an in-place "
+                        "operation",
                         got={"leaf": node, "view": tensor._node},
                         fix="with ng.no_grad(): ..., or x = x.copy() before",
                     )

@@ -268,9 +268,10 @@ def _value_without_gradient(node: Node, operation: str) -> np.ndarray:
         raise GradientError(
             explain(
                 operation,
-                "cannot convert a Tensor that requires grad: what follows would have no gradient",
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
+                "instead.",
                 got={"x": node.type},
-                expected="a tensor that requires no grad",
+                expected="a tensor that requires no grad: what follows would have no gradient",
                 fix=_differentiable(instead_of_conversion(AS_CONSTANT[operation])),
             )
         )

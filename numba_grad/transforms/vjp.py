@@ -215,7 +215,7 @@ def released_error(node: Node | None) -> GradientError:
             "Trying to backward through the graph a second time, but what it saved for that was "
             "freed when .backward() or autograd.grad() went through it the first time",
             got={"operation": node} if node is not None else None,
-            fix="retain_graph=True in the first call",
+            fix="Specify retain_graph=True in the first call",
         )
     )
 

@@ -301,7 +301,7 @@ def test_long_chains_of_views():
 def test_a_refused_write_through_a_view_changes_nothing():
     x = ng.ones((2, 2), requires_grad=True)
     row, column = x[0], x[:, 0]
-    with pytest.raises(GradientError, match="a view of a leaf that requires grad"):
+    with pytest.raises(GradientError, match="a view of a leaf Variable that requires grad"):
         row += 1
     assert x.tolist() == [[1, 1], [1, 1]] and row.tolist() == [1, 1] and column.tolist() == [1, 1]
 
