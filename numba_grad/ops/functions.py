@@ -78,6 +78,12 @@ power = elementwise(
     saves=("inputs", "out"),
 )
 
+
+def is_power_of_integers(node: Node) -> bool:
+    """Whether this is a power that a negative exponent makes an error."""
+    return node.op is power and node.dtype.kind == "i"
+
+
 sqrt = elementwise(
     "sqrt",
     vjp=(lambda g, out, x: g / scaled(conjugated(out), 2),),

@@ -280,7 +280,7 @@ class Program:
 
         Raises
         ------
-        IndexError, numpy.linalg.LinAlgError, and whatever a user's kernel raises
+        IndexError, ValueError, numpy.linalg.LinAlgError, and whatever a user's kernel raises
             What a kernel found, see `raise_error`.
         """
         if self.plan.joint:
@@ -449,6 +449,11 @@ def raise_error(record: np.ndarray, sites: Sequence[ErrorSite]) -> None:
         raise UnfinishedError
     if site.kind == "memory":
         raise MemoryError(f"{site.operation}: no memory to transform {index} points{note}")
+    if site.kind == "negative power":
+        problem = "integers to negative integer powers are not allowed"
+        got: dict[str, object] = {"exponent": -abs(index)}
+        fix = "x.astype(float) for the base"
+        raise ValueError(explain(site.operation, problem, got=got, fix=fix) + note)
     raise IndexError(
         f"{site.operation}: index {index} is out of bounds for axis {site.axis} with size "
         f"{size}{note}"

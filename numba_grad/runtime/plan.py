@@ -109,13 +109,13 @@ class ErrorSite:
     """What to say when a kernel records an error under this site's number.
 
     `kind` is "index" (recorded: index, size), "memory" (recorded: the points of a transform that
-    there was none for), or what is wrong with a matrix (recorded: its number, how many there are):
-    "singular", "pivots", "not positive definite", "not finite", "eigenvalues" or "singular values",
-    which did not converge; or "kernel", a user's that raised (recorded: Numba's code and record of
-    it, of which `exception` makes an exception), or "callback", a Python function that did
-    (recorded: the address of the exception); or "communication" (recorded: MPI's code); or
-    "unfinished", a loop that was broken off. Nothing is recorded for "progress": `operation` is the
-    label of a loop.
+    there was none for), "negative power" (recorded: the size of an integer's exponent), or what is
+    wrong with a matrix (recorded: its number, how many there are): "singular", "pivots", "not
+    positive definite", "not finite", "eigenvalues" or "singular values", which did not converge; or
+    "kernel", a user's that raised (recorded: Numba's code and record of it, of which `exception`
+    makes an exception), or "callback", a Python function that did (recorded: the address of the
+    exception); or "communication" (recorded: MPI's code); or "unfinished", a loop that was broken
+    off. Nothing is recorded for "progress": `operation` is the label of a loop.
     """
 
     kind: str

@@ -189,6 +189,8 @@ def test_mistakes_in_indices_and_matrices_are_found():
         x[ng.tensor(np.array([0, 7]))].numpy()
     with pytest.raises(np.linalg.LinAlgError):
         ng.linalg.solve(x, np.ones(3)).numpy()
+    with pytest.raises(ValueError, match="exponent : -2"):
+        (2 ** ng.tensor([1, -2])).numpy()
 
 
 def loss(x: ng.Tensor, factor: float) -> ng.Tensor:

@@ -181,6 +181,14 @@ def test_small_branches_leave_a_loop_in_registers():
     np.testing.assert_allclose(gradient, [2.0, -1 / 4, 2.0, -1 / 9])
 
 
+def test_a_branch_with_a_power_of_integers_is_not_computed_in_vain():
+    def step(s, k):
+        return s + ng.cond(k >= 0, lambda k: 2**k, lambda k: 0 * k, k), None
+
+    total = ng.jit(lambda k: ng.scan(step, 0, k)[0])
+    assert int(total(np.array([3, -1, 2]))) == 12
+
+
 def test_of_many_small_branches_in_a_loop_the_number_says_which():
     pieces = [lambda x: -x, lambda x: 10 * x, lambda x: x * x]
     numbers = np.array([-7, 0, 1, 2, 9])

@@ -250,6 +250,18 @@ def test_integers_have_no_negative_integer_powers():
         OPS["integer_power"](leaf(np.arange(3)), exponent=-1)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int64])
+def test_a_negative_exponent_of_an_integer_is_an_error(dtype, engine):
+    x = leaf(np.array([2, 3], dtype))
+    node = OPS["power"](x, leaf(np.array([3, 2], dtype)))
+    evaluate([node])
+    assert node.value.tolist() == [8, 9]
+    with pytest.raises(
+        ValueError, match=r"(?i)integers to negative integer powers are not allowed"
+    ):
+        evaluate([OPS["power"](x, leaf(np.array([3, np.iinfo(dtype).min], dtype)))])
+
+
 def test_integers_wrap_as_in_numpy(engine):
     x = np.array([-128, 127, 100, 3], np.int8)
     nodes = [
@@ -268,12 +280,17 @@ def test_integers_wrap_as_in_numpy(engine):
 
 
 def test_comparing_signed_with_unsigned_is_exact(engine):
-    x, y = np.array([-1, 2**62], np.int64), np.array([2**64 - 1, 2**62], np.uint64)
-    node = OPS["equal"](*operands(np.equal, (x, y)))
-    less = OPS["less"](*operands(np.less, (x, y)))
-    evaluate([node, less])
-    assert node.value.tolist() == [False, True]
-    assert less.value.tolist() == [True, False]
+    x = np.array([-1, 2**53 + 1, 2**53, 2**63 - 1, -(2**63), 5], np.int64)
+    y = np.array([2**64 - 1, 2**53, 2**53 + 1, 2**63, 2**63, 5], np.uint64)
+    pairs = [
+        (ufunc, *of)
+        for ufunc in (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
+        for of in ((x, y), (y, x))
+    ]
+    nodes = [OPS[ufunc.__name__](*operands(ufunc, (a, b))) for ufunc, a, b in pairs]
+    evaluate(nodes)
+    for node, (ufunc, a, b) in zip(nodes, pairs, strict=True):
+        np.testing.assert_array_equal(node.value, ufunc(a, b), str(node))
 
 
 def test_promotion_is_that_of_numpy_loops():

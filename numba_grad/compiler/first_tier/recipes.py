@@ -58,6 +58,7 @@ from numba_grad.compiler.words import Errors, KernelAddress, OwnWord, Pointer, S
 from numba_grad.dtypes import computed_in
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import Type
+from numba_grad.ops.functions import is_power_of_integers
 from numba_grad.runtime.plan import ONCE, ErrorSite, Launch, PlanBuilder
 
 _COPY, _SUM, _NUMBER = parsed("{x}"), parsed("{x} + {y}"), parsed("cast(lo, {dtype})")
@@ -202,6 +203,8 @@ class Recipes:
         name, family = node.op.name, node.op.family
         if name in RENAMINGS or name == "item":
             return self.operands[0]
+        if is_power_of_integers(node):
+            return self.segment(node, signature)  # its kernel tells of negative exponents
         if family == "elementwise":
             return self.elementwise(expression_of(node), node.op.input_names)
         if family == "reduction":

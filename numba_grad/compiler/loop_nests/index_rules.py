@@ -31,6 +31,7 @@ from numba_grad.compiler.words import Errors
 from numba_grad.dtypes import FLOAT32, FLOAT64, is_storage_only
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
+from numba_grad.ops.functions import is_power_of_integers
 from numba_grad.runtime.plan import ErrorSite
 
 Steps = Generator[tuple[Node, tuple[Index, ...]], str, str]
@@ -96,8 +97,27 @@ def _elementwise(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
     operands: dict[str, str] = {}
     for name, x in zip(node.op.input_names, node.inputs, strict=True):
         operands[name] = yield x, broadcast(index, x.shape)
+    if is_power_of_integers(node):
+        operands["y"] = _refused_if_negative(values, operands["y"])
     values.operations += node.op.cost
     return values.apply(expression_of(node), node.dtype, casts=is_rounded(node.dtype), **operands)
+
+
+def _refused_if_negative(values: Values, exponent: str) -> str:
+    """The exponent of an integer. A negative one is recorded, as its size, which as an index into
+    one element is out of range."""
+    zero = values.constant(0, INT64)
+    size = "select({y} < {zero}, -cast({y}, int64), {zero})"
+    index = values.apply(
+        "check_index({size}, {one}, {errors}, {site})",
+        INT64,
+        size=values.apply(size, INT64, y=exponent, zero=zero),
+        one=values.constant(1, INT64),
+        errors=values.special_word(Errors(), "errors"),
+        site=values.special_word(ErrorSite("negative power", "power"), "site"),
+    )
+    values.operations += 2
+    return values.apply("cast({y}, int64) + {index}", INT64, y=exponent, index=index)  # index: 0
 
 
 def is_rounded(dtype: np.dtype) -> bool:

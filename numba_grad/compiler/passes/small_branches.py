@@ -2,8 +2,8 @@
 
 A row of the plan that says which branch comes next, and a kernel for each branch, take as long as
 some fifty additions, and keep a loop of numbers out of registers. A branch that is dear, is
-over arrays, or may be told apart from not being run (a loop, a callback, an index to be checked),
-runs alone, as ever.
+over arrays, or may be told apart from not being run (a loop, a callback, an index or an exponent to
+be checked), runs alone, as ever.
 """
 
 import math
@@ -15,6 +15,7 @@ from numba_grad.graph.types import TupleType
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.elementwise import where
 from numba_grad.ops.families import literal
+from numba_grad.ops.functions import is_power_of_integers
 from numba_grad.ops.logic import less_equal
 
 Branches = tuple[ClosedGraph, ...]
@@ -72,7 +73,7 @@ def _operations(branches: Branches, numbers: Collection[int]) -> float:
             if isinstance(node.type, TupleType) or node.type.size > _MOST_ELEMENTS:
                 return math.inf
             if node.inputs and node.value is None and node.op.name != "item":
-                if node.op.family not in _PURE:
+                if node.op.family not in _PURE or is_power_of_integers(node):
                     return math.inf
                 operations += node.op.cost * node.type.size
     return operations
