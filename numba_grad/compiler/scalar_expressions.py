@@ -121,7 +121,22 @@ def expression_of(node: Node) -> Term:
     if callable(text):
         text = text(**node.params)
     assert text is not None
-    return parsed(text)
+    term = parsed(text)
+    if isinstance(term, Operation) and term.symbol in COMPARISONS and len(node.inputs) == 2:
+        signs = "".join([x.dtype.kind for x in node.inputs])
+        if signs in ("iu", "ui"):
+            return _exact_comparison(term.symbol, signs)
+    return term
+
+
+def _exact_comparison(symbol: str, signs: str) -> Term:
+    """Of int64 with uint64, neither of which holds the other; Numba compares both as float64."""
+    is_first = signs == "iu"
+    signed = "{x}" if is_first else "{y}"
+    x, y = ("cast({x}, uint64)", "{y}") if is_first else ("{x}", "cast({y}, uint64)")
+    if symbol in ("!=", *(("<", "<=") if is_first else (">", ">="))):  # so is what is negative
+        return parsed(f"({signed} < cast(0, int64)) | ({x} {symbol} {y})")
+    return parsed(f"({signed} >= cast(0, int64)) & ({x} {symbol} {y})")
 
 
 def term_of(node: ast.expr) -> Term:

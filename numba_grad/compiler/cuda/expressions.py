@@ -167,7 +167,8 @@ class KernelExpressions:
         raise InternalError(f"expressions: {text_of(term)} is not of the kernel language")
 
     def _compared(self, symbol: str, x: TypedTerm, y: TypedTerm) -> TypedTerm:
-        # Numba compares integers of different signs by their values.
+        # Numba compares integers of different signs by their values, but for int64 with uint64:
+        # `expression_of` takes these apart.
         if not (_is_integer(x) and _is_integer(y)):
             x, y = self._alike(x, y)
         name = _ORDERS.get(symbol)
