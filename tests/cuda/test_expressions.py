@@ -132,8 +132,12 @@ BOOL, C64 = np.dtype(bool), np.dtype(np.complex64)
             {"c": ("c", BOOL), "x": ("a", C64), "y": ("b", C64)},
             "a if c else b",
         ),
-        # Not by way of float64, which is what NumPy promotes these to.
-        ("{x} < {y}", BOOL, {"x": ("a", I64), "y": ("b", np.dtype(np.uint64))}, "a < b"),
+        (
+            "({x} < cast(0, int64)) | (cast({x}, uint64) < {y})",
+            BOOL,
+            {"x": ("a", I64), "y": ("b", np.dtype(np.uint64))},
+            "(a < int64(0)) | (uint64(a) < b)",
+        ),
         ("reduce_add({a}, {b})", F32, {"a": ("s", F32), "b": ("v", F32)}, "s + v"),
         (
             "reduce_maximum({a}, {b})",

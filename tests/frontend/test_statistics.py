@@ -96,6 +96,21 @@ def test_infinite_elements_are_those_of_numpys_median():
 
 
 @pytest.mark.thorough(every=4)
+@pytest.mark.parametrize("n", [5000, 70_000])
+def test_half_precision_does_not_count_elements(n):
+    x = np.random.default_rng(0).random(n).astype(np.float16)
+    for method in ("linear", "lower", "hazen", "midpoint", "closest_observation"):
+        for name in ("quantile", "nanquantile"):
+            found = getattr(ng, name)(ng.array(x), 0.3, method=method)
+            expected = getattr(np, name)(x, 0.3, method=method)
+            assert found.dtype == np.float16
+            np.testing.assert_array_equal(found, expected, f"{name} {method}")
+    np.testing.assert_array_equal(ng.median(ng.array(x)), np.median(x))
+    # NumPy counts in the dtype of such q, and has nan.
+    found = ng.percentile(ng.array(x), np.array([10, 90], np.float16))
+    np.testing.assert_allclose(found, np.percentile(x.astype(float), [10, 90]), rtol=2e-3)
+
+
 @pytest.mark.parametrize("name", ["quantile", "nanquantile"])
 @pytest.mark.parametrize("axis", [None, 0, 1, (1, 0)])
 def test_weights_of_quantiles(name, axis):

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.dtypes import FLOAT64, INT64, is_floating, is_inexact, promoted
+from numba_grad.dtypes import (
+    FLOAT64,
+    INT64,
+    is_floating,
+    is_inexact,
+    is_storage_only,
+    promoted,
+)
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import (
     ArrayLike,
@@ -151,14 +158,16 @@ def _quantile(
             return _median_of_nothing(x, axes, keepdims)
         problem = "no elements along the axis"
         raise IndexError(explain(operation, problem, got={"x": x.type, "axis": axes}))
-    dtype = promoted(quantiles.dtype, x.dtype if is_inexact(x.dtype) else FLOAT64)
+    dtype = x.dtype if is_inexact(x.dtype) else FLOAT64
+    if not _is_weak(q, x):
+        dtype = promoted(quantiles.dtype, dtype)
     rows = _rows(x, axes)
     last = len(rows.shape) - 1
     order = OPS["argsort"](rows, axis=last, descending=False)
     rows = taken_along(rows, order, last, checked=False)
-    flat = reshape(cast(quantiles, real_dtype(dtype)), (quantiles.type.size,))
+    flat = reshape(cast(quantiles, _dtype_of_positions(dtype)), (quantiles.type.size,))
     if weights is None:
-        result = _of_rows(rows, flat, method, leaves_out_nan=operation.startswith("nan"))
+        result = _of_rows(rows, flat, dtype, method, leaves_out_nan=operation.startswith("nan"))
     else:
         weight = cast(_weights(as_node(weights), x, axes, method, operation), FLOAT64)
         weight = taken_along(weight, order, last, checked=False)
@@ -188,10 +197,22 @@ def _median_of_nothing(x: Node, axes: tuple[int, ...], keepdims: bool) -> "Tenso
     return wrap(reductions.kept(result, x, axes) if keepdims else result)
 
 
+def _is_weak(q: ArrayLike, x: Node) -> bool:
+    """Whether the result has the dtype of `x`: `q` is a Python number."""
+    return isinstance(q, int | float) and is_inexact(x.dtype)
+
+
+def _dtype_of_positions(dtype: np.dtype) -> np.dtype:
+    """Where results are in `dtype`: half precision cannot count the elements."""
+    return FLOAT64 if is_storage_only(dtype) else real_dtype(dtype)
+
+
 def _fractions(q: ArrayLike, x: Node, operation: str) -> Node:
-    """`q` from 0 to 1; a Python number takes the dtype of `x`."""
-    is_weak = isinstance(q, int | float) and is_inexact(x.dtype)
-    quantiles = scalar_leaf(float(q), real_dtype(x.dtype)) if is_weak else as_node(q)  # type: ignore[arg-type]
+    """`q` from 0 to 1; a Python number in the dtype of positions in `x`."""
+    if _is_weak(q, x):
+        quantiles = scalar_leaf(float(q), _dtype_of_positions(x.dtype))  # type: ignore[arg-type]
+    else:
+        quantiles = as_node(q)
     limit = 100 if "percentile" in operation else 1
     known = known_value(quantiles)
     if known is not None and not np.all((known >= 0) & (known <= limit)):
@@ -214,7 +235,9 @@ def _rows(x: Node, axes: tuple[int, ...]) -> Node:
     return reshape(x, (*shape, math.prod(x.shape[len(outside) :])))
 
 
-def _of_rows(rows: Node, q: Node, method: str, *, leaves_out_nan: bool) -> Node:
+def _of_rows(
+    rows: Node, q: Node, result_dtype: np.dtype, method: str, *, leaves_out_nan: bool
+) -> Node:
     """Quantiles of rows in order: (..., number of q)."""
     dtype = q.dtype
     if leaves_out_nan and is_inexact(rows.dtype):
@@ -226,7 +249,7 @@ def _of_rows(rows: Node, q: Node, method: str, *, leaves_out_nan: bool) -> Node:
     last = OPS["subtract"](count, full(1, (), dtype))
     if method in _CHOOSING:
         return _element(rows, number, last)
-    return _interpolated(cast(rows, promoted(dtype, rows.dtype)), number, weight, last)
+    return _interpolated(cast(rows, result_dtype), number, weight, last)
 
 
 def _element(rows: Node, number: Node, last: Node) -> Node:
