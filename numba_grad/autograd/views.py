@@ -23,6 +23,7 @@ import numpy as np
 from numba_grad.autograd import state
 from numba_grad.autograd.tensor_class import is_tensor, new_tensor
 from numba_grad.errors import GradientError, explain
+from numba_grad.graph import traced_bodies
 from numba_grad.graph.node import OPS, Node, Op, grad_mode, record, recording
 from numba_grad.graph.types import Type
 from numba_grad.locks import new_lock
@@ -195,6 +196,37 @@ def assign(
     _assign_through(tensor, node, others, None if region is None else region())
 
 
+def retain_grad(tensor: Any) -> None:
+    """`tensor.retain_grad()`. As in torch, the gradient of an array is what comes through its views
+    too, that of a view what comes through itself alone: views that were written to are read from
+    the array from now on."""
+    view = tensor._view
+    if view is not None and traced_bodies.current.body is None:
+        array = _array_of(view)
+        shown = [x for x in _live(view.members) if _array_of(x._view) is array]
+        for base in [x for x in shown if x._view is array and x._node.requires_grad]:
+            for other in shown:
+                path = _path(other._view, array)
+                if _may_move(other, shown) and not _is_read(other._node, base._node, path):
+                    state.rebind(other, _read(base._node, path))
+    state.retain_grad(tensor)
+
+
+def _may_move(tensor: Any, shown: list[Any]) -> bool:
+    """Whether nobody knows the node: it has no hooks, is not retained, and no view reads it."""
+    is_read = any(x._view.parent is tensor._view for x in shown)
+    return _has_history(tensor) and tensor._node.autograd is None and not is_read
+
+
+def _is_read(node: Node, x: Node, path: Sequence[Step]) -> bool:
+    """Whether the path leads from `x` to `node`, operation by operation."""
+    for op, _, _ in reversed(path):
+        if node.op is not op:
+            return False
+        node = node.inputs[0]
+    return node is x
+
+
 def _live(members: dict[int, weakref.ref[Any]]) -> list[Any]:
     """The tensors that are still there, of which another view is not: its address was used again.
 
@@ -219,19 +251,26 @@ def _assign_through(
     path = _path(view, array)
     keeps_history = not grad_mode.enabled or detach in [op for op, _, _ in path]
     base = tensor if view is array else None
-    overlapping = []
+    apart, overlapping = [], []
     for other in others:
         if other._view is array:
             base = other
-        elif _array_of(other._view) is array and _overlap(changed, other._view):
-            overlapping.append(other)
+        elif _array_of(other._view) is array:
+            (overlapping if _overlap(changed, other._view) else apart).append(other)
+    retains_base = base is not None and state.retains_grad(base)
+    if retains_base:
+        overlapping += apart  # see `retain_grad`
 
     # All that can be refused is refused before the first handle moves on.
     new_base = node
     if base is not None:
         new_base = node if base is tensor else _written(base._node, path, node)
         new_base = state.successor(base, new_base, keeps_history)
-    moves = [] if base is tensor else [(tensor, state.successor(tensor, node, keeps_history))]
+    own = node
+    if retains_base or (base is not None and base is not tensor and state.retains_grad(tensor)):
+        with recording(grad_mode.enabled or _has_history(tensor)):
+            own = _read(new_base, path)
+    moves = [] if base is tensor else [(tensor, state.successor(tensor, own, keeps_history))]
     for other in overlapping:
         # A view that has history keeps it, also where none is recorded now.
         with recording(grad_mode.enabled or _has_history(other)):

@@ -324,7 +324,7 @@ class Tensor(Operators, Methods, Conversions):
 
     def retain_grad(self) -> None:
         """Have backward passes set `grad` here, though this is not a leaf."""
-        state.retain_grad(self)
+        views.retain_grad(self)
 
     @property
     def retains_grad(self) -> bool:

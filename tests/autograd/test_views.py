@@ -3,6 +3,7 @@ NumPy, which tells what is a view and what a copy."""
 
 import functools
 import gc
+import warnings
 import weakref
 
 import numpy as np
@@ -264,6 +265,31 @@ def test_writes_record_nothing_for_views_that_are_gone():
     while node.op.name == "update_slice":
         node, count = node.inputs[0], count + 1
     assert count == 100 and x._view is None
+
+
+# With `b = x * 1` of three elements: the gradients of b and of its view v, as torch has them.
+RETAINED = {
+    "v = b[:2]; R(v); R(b); v *= 2; y = b.sum() * 3": ([3, 3, 3], None),
+    "v = b[:2]; R(v); R(b); v += 1; y = v.sum()": ([1, 1, 0], [1, 1]),
+    "R(b); v = b[:2]; v += 1; R(v); y = b.sum() + v.sum()": ([2, 2, 1], [1, 1]),
+    "R(b); v = b[:2]; R(v); b += 1; y = b.sum() + v.sum()": ([2, 2, 1], [1, 1]),
+    "v = b[:2]; v += 1; R(b); R(v); y = b.sum() + v.sum()": ([2, 2, 1], [1, 1]),
+    "v = b[:2]; w = b[1:]; w *= 2; R(b); R(v); y = v.sum() + 4 * w.sum()": ([1, 5, 4], [1, 1]),
+    "R(b); v = b[:2]; b[2] = x[0]; R(v); y = v.sum()": ([1, 1, 0], [1, 1]),
+    "v = b[:2]; v += 1; w = v[1:]; R(v); y = v.sum() + w.sum()": (None, [1, 2]),
+}
+
+
+@pytest.mark.parametrize("program", RETAINED)
+def test_retained_gradients_of_views_that_are_written_to(program):
+    x = ng.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    names = {"x": x, "b": x * 1, "R": ng.Tensor.retain_grad}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of gradients that are not retained
+        exec(program, names)
+        names["y"].backward()
+        found = names["b"].grad, names["v"].grad
+    assert [None if g is None else g.tolist() for g in found] == list(RETAINED[program])
 
 
 def test_a_loop_over_rows_that_writes_is_linear():
