@@ -134,6 +134,23 @@ def test_gathers_and_their_errors():
     np.testing.assert_array_equal(found[:70], 2 * x[(index + 20)[:70]])
 
 
+def test_powers_of_integers_and_their_errors():
+    x, y = np.array([2, 3, 5]), np.array([3, 0, 2])
+    run = GraphRun()
+    (result,) = run.evaluate(lambda x, y: x**y, x, y)
+    np.testing.assert_array_equal(result, [8, 1, 25])
+    assert not run.errors.any()
+    run.evaluate(lambda x, y: x**y, x, np.array([3, -4, 2]))
+    assert run.errors.tolist() == [1, SITE, 4, 1]
+
+
+def test_signed_and_unsigned_integers_are_compared_exactly():
+    x, y = np.array([2**53 + 1, -1, 5]), np.array([2**53, 2**64 - 1, 5], np.uint64)
+    found = GraphRun().evaluate(lambda x, y: (x > y, y > x, np.equal(x, y)), x, y)
+    for result, expected in zip(found, (x > y, y > x, x == y), strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
 def test_without_loops():
     check(lambda x, y: (x * y.T).sum(axis=0), numbers(3, 4), numbers(4, 3))
     check(lambda x: x * 2, numbers())

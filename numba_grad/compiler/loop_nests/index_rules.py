@@ -109,10 +109,10 @@ def _refused_if_negative(values: Values, exponent: str) -> str:
     zero = values.constant(0, INT64)
     size = "select({y} < {zero}, -cast({y}, int64), {zero})"
     index = values.apply(
-        "check_index({size}, {one}, {errors}, {site})",
+        "check_index({i}, {n}, {errors}, {site})",
         INT64,
-        size=values.apply(size, INT64, y=exponent, zero=zero),
-        one=values.constant(1, INT64),
+        i=values.apply(size, INT64, y=exponent, zero=zero),
+        n=values.constant(1, INT64),
         errors=values.special_word(Errors(), "errors"),
         site=values.special_word(ErrorSite("negative power", "power"), "site"),
     )
