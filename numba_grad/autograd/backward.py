@@ -9,6 +9,7 @@ nothing.
 import threading
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from numba_grad.autograd import anomaly
@@ -27,7 +28,7 @@ from numba_grad.compiler.evaluate import evaluate
 from numba_grad.compiler.known_bodies import known_body
 from numba_grad.dtypes import is_floating
 from numba_grad.errors import GradientError, explain
-from numba_grad.fresh_thread import on_fresh_stack
+from numba_grad.fresh_thread import imported, on_fresh_stack
 from numba_grad.graph import order as order_of
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, held_tensor, leaf, recording
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+_UPDATE, _op_of = OPS["update_slice"], attrgetter("op")
 Tensors = Any  # a Tensor, a GradientEdge, or a sequence of them
 
 
@@ -413,9 +415,11 @@ class _Pass:
         "is_traced",
         "leaf_gradients",
         "leaves",
+        "left_out",
         "loops",
         "may_reroll",
         "order",
+        "originals",
         "pending",
         "recorded",
         "retain_graph",
@@ -444,7 +448,10 @@ class _Pass:
         self.recorded: list[Node] = []
         self.order: list[Node] = []
         self.loops: list[Rerolled] = []
-        self.copies: dict[Node, Node] = {}  # of what comes after loops
+        # Of what comes after loops, and reads rows; and what each is a copy of.
+        self.copies: dict[Node, Node] = {}
+        self.originals: dict[Node, Node] = {}
+        self.left_out: list[Node] = []  # assignments to rows that values of their own stand for
         self.may_reroll = False
         self.inside: Any = ()  # the nodes that gradients flow to
         self.leaves: list[Node] = []
@@ -498,7 +505,8 @@ class _Pass:
         for target in self.targets or ():
             state_of(target)
         if self.may_reroll:
-            self._reroll(given)
+            given = self._reroll(given)
+            self._take_rows_as_values(given)
         if self.targets is not None:
             # By state, not by node: a leaf has versions, and freed history stands in for tensors.
             states = {x.autograd for x in self.targets}
@@ -516,20 +524,47 @@ class _Pass:
         of_batch = self.roots.batched
         self.is_traced = any(stands_for_a_value(x) and x not in of_batch for x in ends)
 
-    def _reroll(self, given: Iterable[Node]) -> None:
+    def _reroll(self, given: Iterable[Node]) -> list[Node]:
         """Go through loops in place of steps that were recorded one by one: in copies of what comes
-        after, as another thread, or a hook, may walk the same graph."""
+        after, as another thread, or a hook, may walk the same graph. Returns those of `given`."""
         nodes = list(given)
         fixed = {*nodes, *(self.targets or ())}
         while (found := loop_in(self.order, fixed, known_body)) is not None:
             copies = found.rewired(self.order, nodes)
-            # Of copies before, copies.
-            self.copies = {x: copies.get(copy, copy) for x, copy in self.copies.items()} | copies
             self.loops.append(found)
             nodes = [copies.get(x, x) for x in nodes]
             fixed |= set(nodes)
-            self.roots.nodes = [copies.get(x, x) for x in self.roots.nodes]
             self._follow(nodes)
+            self._go_through(copies)
+        return nodes
+
+    def _go_through(self, copies: dict[Node, Node]) -> None:
+        """From now on `copies` are gone through, in place of what they are copies of."""
+        for x, copy in copies.items():
+            self.originals[copy] = self.originals.get(x, x)
+        # Of copies before, copies.
+        self.copies = {x: copies.get(copy, copy) for x, copy in self.copies.items()} | copies
+        self.roots.nodes = [copies.get(x, x) for x in self.roots.nodes]
+
+    def _take_rows_as_values(self, given: Iterable[Node]) -> None:
+        """Go through rows that were written in parts as values of their own: in copies as well."""
+        if self.is_traced or _UPDATE not in map(_op_of, self.order):
+            return
+        rows_as_values = imported("numba_grad.transforms.rows_as_values")
+        held = [self.copies.get(x, x) for x in self.pending]
+        found = rows_as_values.rows_in_copies(self.order, {*given, *held, *(self.targets or ())})
+        if found is None:
+            return
+        before = self.order, self.leaves, self.is_traced
+        copies = found.copies
+        self._follow(dict.fromkeys([copies.get(x, x) for x in given]))
+        # What no row that is read depends on would have no gradient, where torch has one of zeros.
+        needed = {x for x in before[0] if x.requires_grad}.difference(found.left_out)
+        if not {copies.get(x, x) for x in needed}.issubset(self.order):
+            self.order, self.leaves, self.is_traced = before
+            return
+        self.left_out = found.left_out
+        self._go_through(copies)
 
     def _differentiate(self, node: Node, g: Cotangent) -> Sequence[Cotangent] | None:
         """What `node` contributes to its inputs, with hooks: called for nodes that have a state."""
@@ -680,13 +715,12 @@ class _Pass:
 
     def _release(self) -> None:
         executed = {x for x in self.order if self._is_executed(x)}
-        if self.loops:
+        if self.originals:
+            originals = self.originals
+            executed = {originals.get(x, x) for x in executed}
             loops = [x for x in self.loops if x.loop in executed]
-            recorded = {copy: x for x, copy in self.copies.items()}
-            executed = {recorded.get(x, x) for x in executed}
-            for rerolled in loops:
-                inside = (*rerolled.before, *rerolled.steps)
-                executed.update([x for x in inside if x.requires_grad])
+            others = [*self.left_out, *(x for loop in loops for x in (*loop.before, *loop.steps))]
+            executed.update([originals.get(x, x) for x in others if x.requires_grad])
         release(self.recorded, executed)
 
     def _is_executed(self, node: Node) -> bool:

@@ -211,3 +211,14 @@ def rebuilt(node: Node, inputs: tuple[Node, ...], replacement: dict[Node, Node])
         if rebuild is not None:
             return rebuild(node, inputs, replacement)
         return record(node.op, inputs, node.params)
+
+
+def copied(node: Node, inputs: tuple[Node, ...], copies: dict[Node, Node]) -> Node:
+    """`node` with other inputs of the same types, where others may walk its graph.
+
+    What is recorded about it goes for its copy: it has the same state, and is of the same age.
+    """
+    copy = rebuilt(node, inputs, copies)
+    copy.serial, copy.autograd, copy.value = node.serial, node.autograd, node.value
+    copy.requires_grad, copy.released = node.requires_grad, node.released
+    return copy

@@ -24,7 +24,7 @@ from numba_grad.graph.node import (
     record,
     recording,
 )
-from numba_grad.graph.walk import rebuilt
+from numba_grad.graph.walk import copied, rebuilt
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params, slice_params
 from numba_grad.transforms.assigned_rows import UPDATE
@@ -64,20 +64,12 @@ class Rerolled:
         return tuple([self.instead.get(x, x) for x in node.inputs])
 
     def rewired(self, order: Sequence[Node], roots: Sequence[Node]) -> dict[Node, Node]:
-        """Copies of those nodes of `order`, which `roots` depend on, that come after the loop.
-
-        What is recorded about a node goes for its copy: it has the same state, and is of the same
-        age.
-        """
+        """Copies of those nodes of `order`, which `roots` depend on, that come after the loop."""
         copies: dict[Node, Node] = {}
         for node in self._outside(order, roots):
             inputs = tuple([copies.get(x, x) for x in self.inputs(node)])
-            if inputs == node.inputs:
-                continue
-            copy = rebuilt(node, inputs, copies)
-            copy.serial, copy.autograd, copy.value = node.serial, node.autograd, node.value
-            copy.requires_grad, copy.released = node.requires_grad, node.released
-            copies[node] = copy
+            if inputs != node.inputs:
+                copies[node] = copied(node, inputs, copies)
         return copies
 
     def rewire(self, order: Sequence[Node], roots: Sequence[Node]) -> None:

@@ -11,8 +11,10 @@ would be another whole array for each part that is written or read.
 """
 
 from collections.abc import Container, Sequence
+from typing import NamedTuple
 
 from numba_grad.graph.node import OPS, Node, record, recording
+from numba_grad.graph.walk import copied
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import Shape, region_params, slice_params
 
@@ -28,10 +30,25 @@ def with_rows_as_values(order: Sequence[Node], roots: Container[Node]) -> list[N
     if not any(node.op is _UPDATE and _writes_part(node) for node in order):
         return list(order)
     rows = _Rows(roots, _read_after_a_write(order))
-    with recording(True):
-        for node in order:
-            rows.take(node)
+    rows.go_through(order)
     return rows.kept
+
+
+class RowsInCopies(NamedTuple):
+    """What has become of a graph that others may walk: it stays as it is."""
+
+    copies: dict[Node, Node]  # of nodes that read others now
+    left_out: list[Node]  # assignments to rows, and reads of them, that others stand for
+
+
+def rows_in_copies(order: Sequence[Node], fixed: Container[Node]) -> RowsInCopies | None:
+    """As `with_rows_as_values`, of a graph that others may walk; None where no row is written in
+    parts. `fixed` are at most copied."""
+    if not any(node.op is _UPDATE and _writes_part(node) for node in order):
+        return None
+    rows = _CopiedRows(fixed, _read_after_a_write(order))
+    rows.go_through(order)
+    return RowsInCopies(rows.copies, rows.left_out)
 
 
 def _read_after_a_write(order: Sequence[Node]) -> set[Node]:
@@ -83,13 +100,21 @@ class _Rows:
         self._instead: dict[Node, Node] = {}
         self._constant: set[Node] = set()
 
-    def take(self, node: Node) -> None:
-        if node.op is _UPDATE and self._is_written(node):
-            return
-        if node.op is _SLICE and self._is_private(node) and self._is_read(node):
-            return
-        if node.inputs:
-            inputs = tuple([self._now(x) for x in node.inputs])
+    def go_through(self, order: Sequence[Node]) -> None:
+        with recording(True):
+            for node in order:
+                if node.op is _UPDATE and self._is_written(node):
+                    self._leave_out(node)
+                elif node.op is _SLICE and self._is_private(node) and self._is_read(node):
+                    self._leave_out(node)
+                else:
+                    self._keep(node, tuple([self._now(x) for x in node.inputs]))
+
+    def _leave_out(self, node: Node) -> None:
+        """Somebody else stands for `node`."""
+
+    def _keep(self, node: Node, inputs: tuple[Node, ...]) -> None:
+        if inputs:
             is_another = inputs != node.inputs or not self._constant.isdisjoint(inputs)
             node.inputs = inputs
             if is_another and not any(x.requires_grad for x in inputs):
@@ -175,6 +200,26 @@ class _Rows:
         if node.requires_grad:
             self.kept.append(node)
         return node
+
+
+class _CopiedRows(_Rows):
+    """Leaves the graph as it is."""
+
+    def __init__(self, roots: Container[Node], versions: Container[Node]) -> None:
+        super().__init__(roots, versions)
+        self.copies: dict[Node, Node] = {}
+        self.left_out: list[Node] = []
+
+    def _now(self, x: Node) -> Node:
+        copy = self.copies.get(x)
+        return super()._now(x) if copy is None else copy
+
+    def _leave_out(self, node: Node) -> None:
+        self.left_out.append(node)
+
+    def _keep(self, node: Node, inputs: tuple[Node, ...]) -> None:
+        if inputs != node.inputs:
+            self.copies[node] = copied(node, inputs, self.copies)
 
 
 def _slice(x: Node, starts: Shape, sizes: Shape, steps: Shape = (), dropped: Shape = ()) -> Node:
