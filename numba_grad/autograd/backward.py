@@ -33,11 +33,11 @@ from numba_grad.graph import order as order_of
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, held_tensor, leaf, recording
 from numba_grad.graph.observers import collecting
-from numba_grad.graph.walk import history_of, leading_to, stands_for_a_value
+from numba_grad.graph.walk import History, history_of, leading_to, stands_for_a_value
 from numba_grad.ops.control import custom
 from numba_grad.ops.families import cast, ones_like, zeros_like
 from numba_grad.transforms.batch import batch
-from numba_grad.transforms.python_loops import loop_in
+from numba_grad.transforms.python_loops import is_long, loop_in
 from numba_grad.transforms.vjp import (
     Cotangent,
     contributions,
@@ -415,11 +415,11 @@ class _Pass:
         "is_traced",
         "leaf_gradients",
         "leaves",
-        "left_out",
         "loops",
         "may_reroll",
         "order",
         "originals",
+        "passed_by",
         "pending",
         "recorded",
         "retain_graph",
@@ -451,7 +451,7 @@ class _Pass:
         # Of what comes after loops, and reads rows; and what each is a copy of.
         self.copies: dict[Node, Node] = {}
         self.originals: dict[Node, Node] = {}
-        self.left_out: list[Node] = []  # assignments to rows that values of their own stand for
+        self.passed_by: list[Node] = []  # what rows as values of their own stand for
         self.may_reroll = False
         self.inside: Any = ()  # the nodes that gradients flow to
         self.leaves: list[Node] = []
@@ -506,18 +506,18 @@ class _Pass:
             state_of(target)
         if self.may_reroll:
             given = self._reroll(given)
+        self.inside = self._inside(self.order)
+        if self.may_reroll:
             self._take_rows_as_values(given)
         if self.targets is not None:
-            # By state, not by node: a leaf has versions, and freed history stands in for tensors.
-            states = {x.autograd for x in self.targets}
-            self.target_nodes = {x for x in self.order if x.autograd in states}
-            self.inside = leading_to(self.order, self.target_nodes)
-        else:
-            self.inside = set(self.order)
+            self.target_nodes = self._targets_in(self.order)
 
     def _follow(self, nodes: Iterable[Node]) -> None:
         """Find what is behind `nodes`."""
-        self.order, ends = history_of(nodes, with_pending=True)
+        self._go_along(history_of(nodes, with_pending=True))
+
+    def _go_along(self, history: History) -> None:
+        self.order, ends = history
         self.leaves = [
             x for x in ends if x.requires_grad and x.op.vjp is None and not order_of.is_first(x)
         ]
@@ -548,23 +548,38 @@ class _Pass:
 
     def _take_rows_as_values(self, given: Iterable[Node]) -> None:
         """Go through rows that were written in parts as values of their own: in copies as well."""
-        if self.is_traced or _UPDATE not in map(_op_of, self.order):
+        if self.is_traced or not is_long(self.order) or _UPDATE not in map(_op_of, self.order):
             return
         rows_as_values = imported("numba_grad.transforms.rows_as_values")
         held = [self.copies.get(x, x) for x in self.pending]
-        found = rows_as_values.rows_in_copies(self.order, {*given, *held, *(self.targets or ())})
-        if found is None:
+        fixed = {*given, *held, *(self.targets or ())}
+        copies = rows_as_values.copies_with_rows_as_values(self.order, fixed)
+        if not copies:
             return
-        before = self.order, self.leaves, self.is_traced
-        copies = found.copies
-        self._follow(dict.fromkeys([copies.get(x, x) for x in given]))
-        # What no row that is read depends on would have no gradient, where torch has one of zeros.
-        needed = {x for x in before[0] if x.requires_grad}.difference(found.left_out)
-        if not {copies.get(x, x) for x in needed}.issubset(self.order):
-            self.order, self.leaves, self.is_traced = before
+        nodes = dict.fromkeys([copies.get(x, x) for x in given])
+        history = history_of(nodes, with_pending=True)
+        inside = self._inside(history.nodes)
+        flowing = [x for x in self.order if x.requires_grad and x in self.inside]
+        reached = {x for x in inside if x.requires_grad}
+        lost = [x for x in flowing if copies.get(x, x) not in reached]
+        # What no row that is read depends on has a gradient of zeros, if somebody asks for it.
+        if any(
+            x in fixed or x.autograd is not None or x.released or x.op.vjp is None for x in lost
+        ):
             return
-        self.left_out = found.left_out
+        self.passed_by = [x for x in lost if self._goes_on(x)]
         self._go_through(copies)
+        self._go_along(history)
+        self.inside = inside
+
+    def _inside(self, order: Sequence[Node]) -> set[Node]:
+        """Those of `order` that gradients flow to."""
+        return set(order) if self.targets is None else leading_to(order, self._targets_in(order))
+
+    def _targets_in(self, order: Sequence[Node]) -> set[Node]:
+        # By state, not by node: a leaf has versions, and freed history stands in for tensors.
+        states = {x.autograd for x in self.targets or ()}
+        return {x for x in order if x.autograd in states}
 
     def _differentiate(self, node: Node, g: Cotangent) -> Sequence[Cotangent] | None:
         """What `node` contributes to its inputs, with hooks: called for nodes that have a state."""
@@ -719,7 +734,7 @@ class _Pass:
             originals = self.originals
             executed = {originals.get(x, x) for x in executed}
             loops = [x for x in self.loops if x.loop in executed]
-            others = [*self.left_out, *(x for loop in loops for x in (*loop.before, *loop.steps))]
+            others = [*self.passed_by, *(x for loop in loops for x in (*loop.before, *loop.steps))]
             executed.update([originals.get(x, x) for x in others if x.requires_grad])
         release(self.recorded, executed)
 

@@ -24,7 +24,7 @@ from numba_grad.graph.node import (
     record,
     recording,
 )
-from numba_grad.graph.walk import copied, rebuilt
+from numba_grad.graph.walk import copied
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params, slice_params
 from numba_grad.transforms.assigned_rows import UPDATE

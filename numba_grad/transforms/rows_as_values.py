@@ -11,7 +11,6 @@ would be another whole array for each part that is written or read.
 """
 
 from collections.abc import Container, Sequence
-from typing import NamedTuple
 
 from numba_grad.graph.node import OPS, Node, record, recording
 from numba_grad.graph.walk import copied
@@ -34,21 +33,16 @@ def with_rows_as_values(order: Sequence[Node], roots: Container[Node]) -> list[N
     return rows.kept
 
 
-class RowsInCopies(NamedTuple):
-    """What has become of a graph that others may walk: it stays as it is."""
+def copies_with_rows_as_values(order: Sequence[Node], fixed: Container[Node]) -> dict[Node, Node]:
+    """As `with_rows_as_values`, of a graph that others may walk: copies of what reads others then.
 
-    copies: dict[Node, Node]  # of nodes that read others now
-    left_out: list[Node]  # assignments to rows, and reads of them, that others stand for
-
-
-def rows_in_copies(order: Sequence[Node], fixed: Container[Node]) -> RowsInCopies | None:
-    """As `with_rows_as_values`, of a graph that others may walk; None where no row is written in
-    parts. `fixed` are at most copied."""
+    `fixed` are at most copied. Gradients flow to fewer: not to what no row that is read depends on.
+    """
     if not any(node.op is _UPDATE and _writes_part(node) for node in order):
-        return None
+        return {}
     rows = _CopiedRows(fixed, _read_after_a_write(order))
     rows.go_through(order)
-    return RowsInCopies(rows.copies, rows.left_out)
+    return rows.copies
 
 
 def _read_after_a_write(order: Sequence[Node]) -> set[Node]:
@@ -104,14 +98,10 @@ class _Rows:
         with recording(True):
             for node in order:
                 if node.op is _UPDATE and self._is_written(node):
-                    self._leave_out(node)
-                elif node.op is _SLICE and self._is_private(node) and self._is_read(node):
-                    self._leave_out(node)
-                else:
-                    self._keep(node, tuple([self._now(x) for x in node.inputs]))
-
-    def _leave_out(self, node: Node) -> None:
-        """Somebody else stands for `node`."""
+                    continue
+                if node.op is _SLICE and self._is_private(node) and self._is_read(node):
+                    continue
+                self._keep(node, tuple([self._now(x) for x in node.inputs]))
 
     def _keep(self, node: Node, inputs: tuple[Node, ...]) -> None:
         if inputs:
@@ -208,18 +198,15 @@ class _CopiedRows(_Rows):
     def __init__(self, roots: Container[Node], versions: Container[Node]) -> None:
         super().__init__(roots, versions)
         self.copies: dict[Node, Node] = {}
-        self.left_out: list[Node] = []
 
     def _now(self, x: Node) -> Node:
         copy = self.copies.get(x)
         return super()._now(x) if copy is None else copy
 
-    def _leave_out(self, node: Node) -> None:
-        self.left_out.append(node)
-
     def _keep(self, node: Node, inputs: tuple[Node, ...]) -> None:
         if inputs != node.inputs:
-            self.copies[node] = copied(node, inputs, self.copies)
+            copy = self.copies[node] = copied(node, inputs, self.copies)
+            copy.requires_grad &= any(x.requires_grad for x in inputs)
 
 
 def _slice(x: Node, starts: Shape, sizes: Shape, steps: Shape = (), dropped: Shape = ()) -> Node:

@@ -1,12 +1,22 @@
-"""Rows that loops write in parts: the same gradients as define by run, in kernels that do not
-depend on the number of steps."""
+"""Rows that loops write in parts: the same gradients as of the array, in kernels that do not depend
+on the number of steps."""
+
+import sys
 
 import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.errors import GradientError
 
 P = np.array([0.7, 0.3, 0.5])
+
+
+@pytest.fixture
+def in_short_graphs(monkeypatch):
+    """`backward` looks for rows in long graphs only."""
+    backward = sys.modules["numba_grad.autograd.backward"]  # not the function of this name
+    monkeypatch.setattr(backward, "is_long", lambda order: True)
 
 
 def by_elements(p, steps=6):
@@ -61,11 +71,14 @@ def nothing_assigned(p):
     [by_elements, added_to, two_rows_back, rows_again, nothing_assigned],
     ids=lambda f: f.__name__,
 )
-def test_gradients_are_those_of_define_by_run(f):
+def test_gradients_are_those_of_the_array(f, in_short_graphs):
     p = ng.tensor(P, requires_grad=True)
     f(p).backward()
-    for g in (ng.grad(f)(P), ng.jit(ng.grad(f))(P)):
-        np.testing.assert_allclose(g, p.grad, rtol=1e-12, atol=1e-14)
+    # What is recorded to be differentiated again keeps the array.
+    (expected,) = ng.autograd.grad(f(p), p, create_graph=True)
+    for g in (p.grad, ng.grad(f)(P), ng.jit(ng.grad(f))(P)):
+        assert g is not None
+        np.testing.assert_allclose(g, expected.detach(), rtol=1e-12, atol=1e-14)
     curvature = ng.jacrev(ng.grad(f))(P)
     assert not curvature.requires_grad
     step = 1e-6 * np.eye(3)
@@ -99,3 +112,60 @@ def test_a_version_that_is_kept_has_its_own_gradient():
     expected = [3 * p0**2 + 12 * p1**3 * p0**5 / 2, 3 * p1**2 * p0**6, 0.0]
     np.testing.assert_allclose(g, expected, rtol=1e-12)
     assert len(seen) == 1
+
+
+def written_and_read(p):
+    """Of three rows, of which the last is not read."""
+    u = ng.zeros((3, 2))
+    u[0, 0] = p[0]
+    u[1, 1] = np.sin(p[1])
+    row = u[1] * 3.0
+    unread = np.exp(p[2])
+    u[2, 0] = unread
+    return np.sum(u[0] ** 2 * row[1]) + np.sum(row), u, unread
+
+
+def test_backward_of_what_no_row_that_is_read_depends_on_is_zeros(in_short_graphs):
+    tensors = [ng.tensor(x, requires_grad=True) for x in P]
+    written_and_read(tensors)[0].backward()
+    p0, p1 = P[:2]
+    expected = [6 * p0 * np.sin(p1), 3 * (p0**2 + 1) * np.cos(p1), 0.0]
+    for x, e in zip(tensors, expected, strict=True):
+        assert x.grad is not None
+        np.testing.assert_allclose(x.grad, e, rtol=1e-12)
+
+
+def test_backward_calls_hooks_of_what_no_row_that_is_read_depends_on(in_short_graphs):
+    p = ng.tensor(P, requires_grad=True)
+    loss, _, unread = written_and_read(p)
+    seen = []
+    unread.register_hook(seen.append)
+    loss.backward()
+    assert [float(g) for g in seen] == [0.0]
+
+
+def test_backward_leaves_what_others_hold_and_walk(in_short_graphs):
+    """Between passes that retain the graph the array is read, assigned to, differentiated."""
+    p = ng.tensor(P, requires_grad=True)
+    u = ng.zeros((4, 2))
+    u[0, 0], u[0, 1] = p[0], p[1]
+    for k in range(3):
+        u[k + 1, 0] = u[k, 1] * p[2]
+        u[k + 1, 1] = u[k, 0] + 1.0
+    loss = np.sum(u[-1] ** 2)
+    (expected,) = ng.autograd.grad(loss, p, create_graph=True)
+    expected = expected.detach()
+    for _ in range(2):
+        (g,) = ng.autograd.grad(loss, p, retain_graph=True)
+        np.testing.assert_allclose(g, expected, rtol=1e-12)
+    before = u.detach().copy()
+    u[3, 0] = 2.0 * u[0, 0]
+    (g,) = ng.autograd.grad(np.sum(u[3]), p, retain_graph=True)
+    (with_graph,) = ng.autograd.grad(np.sum(u[3]), p, create_graph=True)
+    np.testing.assert_allclose(g, with_graph.detach(), rtol=1e-12)
+    np.testing.assert_array_equal(u[:3].detach(), before[:3])
+    loss.backward()
+    assert p.grad is not None
+    np.testing.assert_allclose(p.grad, expected, rtol=1e-12)
+    with pytest.raises(GradientError, match="second time"):
+        loss.backward()
