@@ -37,6 +37,8 @@ MOST_PARTS = 4
 # than a few is stored.
 MOST_ASSIGNMENTS = 8
 FEW_ASSIGNMENTS = 2
+# The edge of an array, at most.
+THIN = 0.0625
 
 
 class Roots:
@@ -94,7 +96,7 @@ class Roots:
             elif self.is_repeated_assignment(node):
                 # Otherwise reading an array looks through all that was ever assigned to it.
                 self.add_root(node.inputs[0])
-                if is_small_assignment(node):
+                if is_small_assignment(node) and not self.is_edge_of_sum(node):
                     # In memory before the old value is written over, if it was made from that.
                     self.add_root(node.inputs[1])
             elif self.is_adjoint_of_stencil(node) or self.is_part_of_old_value(node):
@@ -242,13 +244,36 @@ class Roots:
         before = node.inputs[0]
         if before.op.name not in ASSIGNMENTS:
             return False
-        if is_small_assignment(node):
+        if is_small_assignment(node) and not self.is_edge_of_sum(node):
             return True
         chain = 1
         while before.op.name in ASSIGNMENTS and before not in self.nodes:
             chain += 1
             before = before.inputs[0]
         return chain > MOST_ASSIGNMENTS
+
+    def is_edge_of_sum(self, node: Node) -> bool:
+        """Whether it adds to one end of an array that is computed for nothing else, or to the
+        other end as well: of what the adjoint of padded edges adds to a stencil's."""
+        if not self.is_added_to_edge(node):
+            return False
+        ends, x = 1, node.inputs[0]
+        while self.is_added_to_edge(x):
+            ends, x = ends + 1, x.inputs[0]
+        while self.is_added_to_alone(node) and self.is_added_to_edge(self.users[node][0]):
+            ends, node = ends + 1, self.users[node][0]
+        return ends <= 2
+
+    def is_added_to_edge(self, node: Node) -> bool:
+        if node.op.name != "add_slice" or len(self.loops[node]) < 2:
+            return False
+        x, v = node.inputs
+        axes = [axis for axis, n in enumerate(x.shape) if v.shape[axis] != n]
+        if len(axes) != 1 or v.type.size > THIN * x.type.size:
+            return False
+        (axis,) = axes
+        is_end = node.params["starts"][axis] in (0, x.shape[axis] - v.shape[axis])
+        return is_end and self.is_added_to_alone(x) and x not in self.memory
 
     def is_adjoint_of_stencil(self, node: Node) -> bool:
         """Whether it is the last of several additions to slices: of a step, where the next step of

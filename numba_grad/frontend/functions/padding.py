@@ -1,7 +1,8 @@
 """`pad`: elements added before and after along each axis, in all of NumPy's modes.
 
-Each mode says how an axis goes on beyond its last element; what comes before the first one is the
-same of the flipped array. Axes follow one another, so corners continue what is already added.
+Each mode says how an axis goes on at either end, most of them beyond its last element: what comes
+before the first one is the same of the flipped array. Axes follow one another, so corners continue
+what is already added.
 What is added is a slice of what is there, or computed from one; only beyond a whole period of
 "wrap" and the mirrors, elements are gathered.
 """
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["pad"]
 
 # The `count` elements beyond the last one of an axis, and the option of that side for them.
-Beyond = Callable[[Node, int, int, Any], Node]
+AfterLast = Callable[[Node, int, int, Any], Node]
+# The same; or before the first one, if True comes last.
+Beyond = Callable[[Node, int, int, Any, bool], Node]
 
 _OPTION_OF = {
     "constant": "constant_values",
@@ -106,10 +109,11 @@ def pad(
     elif node.type.size:
         if mode == "linear_ramp":
             ends = _numbers("end_values", option, node)
-            return wrap(_padded(node, widths, ends, _ramp))
+            return wrap(_padded(node, widths, ends, _at_both_ends(_ramp)))
         if mode in _STATISTICS:
             lengths = _lengths(mode, option, node)
-            return wrap(_padded(node, widths, lengths, _statistic(_STATISTICS[mode])))
+            beyond = _at_both_ends(_statistic(_STATISTICS[mode]))
+            return wrap(_padded(node, widths, lengths, beyond))
         if mode in ("reflect", "symmetric"):
             beyond = _mirrored(mode == "symmetric", _is_odd(option))
         else:
@@ -127,16 +131,25 @@ def _padded(
     for axis, ((before, after), (first, last)) in enumerate(zip(widths, options, strict=True)):
         parts = [x]
         if before:
-            flipped = OPS["flip"](x, axes=(axis,))
-            parts.insert(0, OPS["flip"](beyond(flipped, axis, before, first), axes=(axis,)))
+            parts.insert(0, beyond(x, axis, before, first, True))
         if after:
-            parts.append(beyond(x, axis, after, last))
+            parts.append(beyond(x, axis, after, last, False))
         if len(parts) > 1:
             x = OPS["concatenate"](*parts, axis=axis)
     return x
 
 
 # How an axis goes on
+
+
+def _at_both_ends(after_last: AfterLast) -> Beyond:
+    def beyond(x: Node, axis: int, count: int, option: Any, is_before: bool) -> Node:
+        if not is_before:
+            return after_last(x, axis, count, option)
+        flipped = OPS["flip"](x, axes=(axis,))
+        return OPS["flip"](after_last(flipped, axis, count, option), axes=(axis,))
+
+    return beyond
 
 
 def _repeated(x: Node, axis: int, count: int) -> Node:
@@ -148,19 +161,21 @@ def _last(x: Node, axis: int) -> Node:
     return part(x, axis, x.shape[axis] - 1, x.shape[axis])
 
 
-def _constant(x: Node, axis: int, count: int, value: Node) -> Node:
+def _constant(x: Node, axis: int, count: int, value: Node, is_before: bool) -> Node:
     return broadcast_to(value, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
 
 
-def _edge(x: Node, axis: int, count: int, option: None) -> Node:
-    return _repeated(_last(x, axis), axis, count)
+def _edge(x: Node, axis: int, count: int, option: None, is_before: bool) -> Node:
+    return _repeated(part(x, axis, 0, 1) if is_before else _last(x, axis), axis, count)
 
 
-def _wrapped(x: Node, axis: int, count: int, option: None) -> Node:
+def _wrapped(x: Node, axis: int, count: int, option: None, is_before: bool) -> Node:
     size = x.shape[axis]
     if count <= size:
-        return part(x, axis, 0, count)
-    return _taken(x, axis, np.arange(count) % size)
+        start = size - count if is_before else 0
+        return part(x, axis, start, start + count)
+    start = -count if is_before else 0
+    return _taken(x, axis, np.arange(start, start + count) % size)
 
 
 def _taken(x: Node, axis: int, source: np.ndarray) -> Node:
@@ -168,18 +183,24 @@ def _taken(x: Node, axis: int, source: np.ndarray) -> Node:
 
 
 def _mirrored(is_symmetric: bool, is_odd: bool) -> Beyond:
-    def beyond(x: Node, axis: int, count: int, option: None) -> Node:
+    def often(x: Node, axis: int, count: int, option: None) -> Node:
+        return _mirrored_often(x, axis, count, is_symmetric, is_odd)
+
+    def beyond(x: Node, axis: int, count: int, option: None, is_before: bool) -> Node:
         size = x.shape[axis]
         if size == 1:  # nothing to mirror: as in NumPy
-            return _edge(x, axis, count, None)
+            return _edge(x, axis, count, None, is_before)
         stop = size - (not is_symmetric)
         if count > stop:
-            return _mirrored_often(x, axis, count, is_symmetric, is_odd)
-        mirrored = OPS["flip"](part(x, axis, stop - count, stop), axes=(axis,))
+            return _at_both_ends(often)(x, axis, count, None, is_before)
+        start = size - stop if is_before else stop - count
+        mirrored = part(x, axis, start, start + count)
+        if count > 1:
+            mirrored = OPS["flip"](mirrored, axes=(axis,))
         if not is_odd:
             return mirrored
-        last = _repeated(_last(x, axis), axis, count)
-        return OPS["subtract"](OPS["add"](last, last), mirrored)
+        end = _edge(x, axis, count, None, is_before)
+        return OPS["subtract"](OPS["add"](end, end), mirrored)
 
     return beyond
 
@@ -221,7 +242,7 @@ def _ramp(x: Node, axis: int, count: int, end: Node) -> Node:
     return cast(ramp if is_inexact(x.dtype) else OPS["floor"](ramp), x.dtype)
 
 
-def _statistic(function: Callable[..., "Tensor"]) -> Beyond:
+def _statistic(function: Callable[..., "Tensor"]) -> AfterLast:
     def beyond(x: Node, axis: int, count: int, length: int | None) -> Node:
         size = x.shape[axis]
         first = size - min(size if length is None else length, size)
