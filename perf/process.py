@@ -60,6 +60,8 @@ def first_run(prepared: Prepared, file: str, began: float) -> tuple[dict[str, fl
     if prepared.results is not None:
         np.savez(file, *prepared.results(out))
     out = None
+    if "numba_grad" in sys.modules:  # whoever runs this stops it before a plan is on disk
+        importlib.import_module("numba_grad.compiler.building.cache").write_waiting()
     figures |= own_figures(prepared)
     gc.collect()
     forget_peak()
