@@ -1,21 +1,25 @@
 """Times numba_grad and its peers on one NVIDIA GPU: `python perf/gpu.py [names] [--json FILE]`.
 
-Each implementation of a workload runs in a process of its own, one after the other; the results
-are compared with those of float64 on the first one. Without a GPU, `--predict sm_90` compiles the
-same programs and tells bytes, launches and what ptxas says of the kernels: predictions, which the
-report labels so.
+Each implementation of a workload runs in a process of its own. `--at-once N` of them prepare side
+by side, arrays, imports and first run, and take turns at what is timed: whoever times has the GPU
+alone. The results are compared with those of float64 on the first one. Without a GPU, `--predict
+sm_90` compiles the same programs and tells bytes, launches and what ptxas says of the kernels:
+predictions, which the report labels so.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import datetime
+import fcntl
 import json
 import math
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +37,8 @@ RUNS = 11
 PROCESSES = 5
 LIMIT = 600.0  # seconds for one implementation
 LONG_SIDE = 1024
+MEMORY = 80 << 30  # bytes of a GPU that is not there
+SAMPLES = 1_000_000  # elements of a result that are compared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +64,8 @@ class Library:
     erf: Any = None
     pad: Any = None
     arange: Any = None
+    fori_loop: Any = None
+    while_loop: Any = None
 
 
 def options(count: int, dtype: str) -> Workload:
@@ -185,6 +193,40 @@ def small_kernels(count: int) -> Workload:
     )
 
 
+def counted_trips(count: int) -> Workload:
+    """A loop as an operation, of a length that is known: a kernel a trip, or none at all."""
+
+    def function(library: Library) -> Callable[..., Any]:
+        def body(_: Any, x: Any) -> Any:
+            return x - library.np.sum(x * x) * 1e-6
+
+        return lambda x: library.fori_loop(0, count, body, x)
+
+    title = f"fori_loop, {count} trips of a small kernel"
+    return Workload(
+        title, lambda: [np.linspace(0.0, 1.0, 64)], function, 0, peers=("numba_grad", "jax")
+    )
+
+
+def conditional_trips(count: int) -> Workload:
+    """A loop whose condition is computed on the GPU in each trip."""
+
+    def function(library: Library) -> Callable[..., Any]:
+        def condition(carried: Any) -> Any:
+            return carried[0] < float(count)
+
+        def body(carried: Any) -> Any:
+            trips, x = carried
+            return trips + 1.0, x - library.np.sum(x * x) * 1e-6
+
+        return lambda x: library.while_loop(condition, body, (x[0] * 0.0, x))[1]
+
+    title = f"while_loop, {count} trips of a small kernel"
+    return Workload(
+        title, lambda: [np.linspace(0.0, 1.0, 64)], function, 0, peers=("numba_grad", "jax")
+    )
+
+
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     "scaled": lambda: scaled(4 * 10**8),
     "options64": lambda: options(10**8, "float64"),
@@ -197,6 +239,8 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "heat": lambda: heat(LONG_SIDE, 200),
     "normalization": lambda: normalization(65_536, 1024),
     "small_kernels": lambda: small_kernels(200),
+    "counted_trips": lambda: counted_trips(1000),
+    "conditional_trips": lambda: conditional_trips(1000),
 }
 FIRST_CALL = "first_call"  # of a process: no program for others, and nothing to predict
 
@@ -225,7 +269,7 @@ def numba_grad(workload: Workload) -> tuple[Callable[[], None], Callable[[], lis
 def numba_grad_function(workload: Workload) -> Callable[..., Any]:
     import numba_grad as ng
 
-    library = Library(ng, ng.erf, heat_adjoint.padded(ng), ng.arange)
+    library = Library(ng, ng.erf, heat_adjoint.padded(ng), ng.arange, ng.fori_loop, ng.while_loop)
     f = workload.function(library)
     return ng.grad(f, workload.differentiated) if workload.differentiated else f
 
@@ -261,7 +305,14 @@ def jax(workload: Workload) -> tuple[Callable[[], None], Callable[[], list[np.nd
     import jax.numpy as jnp
 
     jax.config.update("jax_enable_x64", True)
-    library = Library(jnp, jax.scipy.special.erf, heat_adjoint.padded(jnp), jnp.arange)
+    library = Library(
+        jnp,
+        jax.scipy.special.erf,
+        heat_adjoint.padded(jnp),
+        jnp.arange,
+        jax.lax.fori_loop,
+        jax.lax.while_loop,
+    )
     f = workload.function(library)
     compiled = jax.jit(jax.grad(f, workload.differentiated) if workload.differentiated else f)
     arguments = [jax.device_put(x) for x in workload.inputs()]
@@ -303,21 +354,33 @@ IMPLEMENTATIONS: dict[str, Callable[[Workload], Any]] = {
 # Measuring
 
 
-def measure(name: str, implementation: str, results_file: str) -> dict[str, Any]:
+def measure(name: str, implementation: str, results_file: Path) -> dict[str, Any]:
     """In a process of its own: seconds of the first run, and of later ones."""
     workload = WORKLOADS[name]()
-    run, results = IMPLEMENTATIONS[implementation](workload)
-    began = time.perf_counter()
-    run()
-    first = time.perf_counter() - began
-    run()
-    times = []
-    for _ in range(RUNS):
+    turns = results_file.with_name("turns")
+    with turn(turns, fcntl.LOCK_SH):
+        run, results = IMPLEMENTATIONS[implementation](workload)
         began = time.perf_counter()
         run()
-        times.append(time.perf_counter() - began)
-    np.savez(results_file, *results())
+        first = time.perf_counter() - began
+        run()
+    times = []
+    with turn(turns, fcntl.LOCK_EX):
+        run()
+        for _ in range(RUNS):
+            began = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - began)
+    np.savez(results_file, *[x.ravel()[:: max(1, x.size // SAMPLES)] for x in results()])
     return {"first": first, "median": statistics.median(times), "times": times}
+
+
+@contextlib.contextmanager
+def turn(file: Path, kind: int) -> Iterator[None]:
+    """With all who prepare (LOCK_SH), or alone (LOCK_EX)."""
+    with file.open("a") as turns:
+        fcntl.flock(turns, kind)
+        yield
 
 
 def in_a_process(name: str, implementation: str, folder: Path) -> dict[str, Any]:
@@ -351,15 +414,22 @@ def compared(rows: dict[str, dict[str, Any]], tolerance: float) -> None:
                 break
 
 
-def run_all(names: list[str], folder: Path) -> dict[str, Any]:
+def run_all(names: list[str], folder: Path, at_once: int) -> dict[str, Any]:
+    def found(name: str, implementation: str) -> dict[str, Any]:
+        row = in_a_process(name, implementation, folder)
+        text = row.get("median", row.get("reason"))
+        print(f"{name}: {implementation}: {text}", file=sys.stderr, flush=True)
+        return row
+
     workloads: dict[str, Any] = {}
+    with ThreadPoolExecutor(at_once) as processes:
+        pending = {
+            name: {peer: processes.submit(found, name, peer) for peer in WORKLOADS[name]().peers}
+            for name in names
+        }
     for name in names:
         workload = WORKLOADS[name]()
-        rows = {}
-        for implementation in workload.peers:
-            rows[implementation] = in_a_process(name, implementation, folder)
-            text = rows[implementation].get("median", rows[implementation].get("reason"))
-            print(f"{name}: {implementation}: {text}", file=sys.stderr, flush=True)
+        rows = {implementation: row.result() for implementation, row in pending[name].items()}
         compared(rows, workload.tolerance)
         workloads[name] = {
             "title": workload.title,
@@ -392,7 +462,7 @@ def predicted(name: str, architecture: str) -> dict[str, Any]:
     from numba_grad.graph.node import argument
     from numba_grad.graph.types import array_type
     from numba_grad.runtime.cuda.driver import install
-    from numba_grad.runtime.cuda.interface import Driver
+    from numba_grad.runtime.cuda.interface import Driver, MemoryInfo
 
     class NoDriver(Driver):
         """Only tells what to compile for."""
@@ -402,6 +472,9 @@ def predicted(name: str, architecture: str) -> dict[str, Any]:
 
         def architecture(self, device: int) -> str:
             return architecture
+
+        def memory_info(self, device: int) -> MemoryInfo:
+            return MemoryInfo(MEMORY, MEMORY, 0, 0, 0)
 
     assert ng.cuda.Stream  # from here on there are GPUs to compile for
     install(NoDriver())
@@ -483,8 +556,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help=", ".join([*WORKLOADS, FIRST_CALL]))
     parser.add_argument("--json", type=Path, help="where to write the figures")
     parser.add_argument("--predict", metavar="ARCHITECTURE", help="without a GPU: sm_90")
+    parser.add_argument(
+        "--at-once", type=int, default=1, help="processes that prepare side by side"
+    )
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    parser.add_argument("--results", help=argparse.SUPPRESS)
+    parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     all_names = [*WORKLOADS, *(() if arguments.predict else (FIRST_CALL,))]
     names = arguments.names or all_names
@@ -504,7 +580,7 @@ def main() -> None:
             report[FIRST_CALL] = first_call()
             names = [name for name in names if name != FIRST_CALL]
         with tempfile.TemporaryDirectory() as folder:
-            report["workloads"] = run_all(names, Path(folder))
+            report["workloads"] = run_all(names, Path(folder), arguments.at_once)
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1))
     print(as_table(report))

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from numba_grad.runtime.cuda.cupy_calls import Cupy
+from numba_grad.runtime.cuda.streams import Stream
 from tests.cuda.host_driver import HostDriver
 
 
@@ -30,7 +31,7 @@ class StandIn:
             UnownedMemory=self.memory,
             MemoryPointer=lambda memory, offset: (memory, offset),
             Device=self.in_device,
-            ExternalStream=self.in_stream,
+            Stream=SimpleNamespace(from_external=self.in_stream),
         )
         numpy_names["ndarray"] = self.array
         numpy_names["linalg"] = SimpleNamespace(
@@ -78,8 +79,9 @@ class StandIn:
         self.device = None
 
     @contextlib.contextmanager
-    def in_stream(self, handle: int, device: int) -> Iterator[None]:
-        assert device == self.device
+    def in_stream(self, stream: Stream) -> Iterator[None]:
+        assert stream.device.index == self.device
+        _, handle = stream.__cuda_stream__()
         self.driver.synchronize_stream(handle)
         self.streams.append(handle)
         self.is_streaming = True

@@ -283,10 +283,12 @@ del x
 def test_a_forked_child_is_told():
     code = """
 import os
+import warnings
 import numpy as np
 from numba_grad.errors import DeviceError
 from numba_grad.runtime.cuda import arrays
 x = arrays.from_host(np.arange(10.0))
+warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, for the driver has threads
 if os.fork() == 0:
     try:
         x.to_host()
@@ -412,8 +414,9 @@ def test_arrays_of_cupy_and_back(cupy):
         np.testing.assert_array_equal(
             cupy.asnumpy(cupy.from_dlpack(x * 2)), 2 * np.arange(12.0).reshape(3, 4)
         )
+    np.testing.assert_array_equal(ng.tensor(theirs[::-1]).cpu().numpy(), cupy.asnumpy(theirs)[::-1])
     with pytest.raises(ForeignArrayError, match="negative"):
-        ng.tensor(theirs[::-1])
+        ng.tensor(theirs[::-1], copy=False)
 
 
 def test_arrays_for_numba():

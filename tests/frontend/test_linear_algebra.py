@@ -283,7 +283,7 @@ GRADIENTS: dict[str, tuple[Callable[..., Any], np.ndarray]] = {
     "eigvals": (lambda a: ng.linalg.eigvals(a), REAL[3, 3]),
     "svd": (lambda a: _without_phases(ng.linalg.svd(a, False)), COMPLEX[4, 2]),
     "svd of wide": (lambda a: _without_phases(ng.linalg.svd(a, False)), COMPLEX[2, 4]),
-    "svd of square": (lambda a: ng.linalg.svd(a), REAL[2, 3, 3]),
+    "svd of square": (lambda a: _without_phases(ng.linalg.svd(a)), REAL[2, 3, 3]),
     "full svd": (lambda a: projector(ng.linalg.svd(a).U[:, 2:]), COMPLEX[4, 2]),
     "full svd of wide": (lambda a: projector(ng.linalg.svd(a).Vh[2:].mT), COMPLEX[2, 4]),
     "svd of hermitian": (

@@ -17,7 +17,7 @@ from numba_grad.fresh_thread import imported
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.streams import Stream
 
-INSTALL = 'pip install "cupy-cuda13x[ctk]"'
+INSTALL = 'pip install "cupy-cuda13x[ctk]>=14"'
 
 
 class Cupy:
@@ -31,12 +31,14 @@ class Cupy:
 
 @functools.cache
 def cupy() -> Cupy | None:
-    """CuPy, if it is installed and works."""
+    """CuPy, if it is installed, works, and takes the streams of others as they are (from 14 on)."""
     try:
         package = imported("cupy")
         more = imported("cupyx")
         scipy_linalg = imported("cupyx.scipy.linalg")
     except ImportError:
+        return None
+    if not hasattr(package.cuda.Stream, "from_external"):
         return None
     return Cupy(package, scipy_linalg, lambda: more.errstate(linalg="raise"))
 
@@ -65,7 +67,7 @@ def call(name: str, *options: str) -> Callable[[Stream, Sequence[int]], None]:
         record = next(rest)
         sites = _some(rest)
         integers = _some(rest)
-        with package.cuda.Device(device), package.cuda.ExternalStream(stream.handle, device):
+        with package.cuda.Device(device), package.cuda.Stream.from_external(stream):
             arrays = []
             for dtype in dtypes:
                 address, shape = next(rest), tuple(_some(rest))

@@ -135,18 +135,24 @@ while k < n:
 
 
 def _substituted(*, lower: bool, divides: bool) -> str:
-    first, step, start, end = ("0", "+", "0", "k") if lower else ("n - 1", "-", "k + 1", "n")
+    """From the first row on, or from the last one.
+
+    Counted upwards either way: of `while k >= 0 and k < n` with a falling 64-bit k and a loop
+    inside, NVVM 13.0 makes nothing at all.
+    """
+    row, start, end = ("solved", "0", "k") if lower else ("n - 1 - solved", "k + 1", "n")
     quotient = " / tile[k * 33 + k]" if divides else ""
     return f"""\
-k = {first}
-while k >= 0 and k < n:
+solved = 0
+while solved < n:
+    k = {row}
     total = out[first + k * columns + column]
     j = {start}
     while j < {end}:
         total -= tile[k * 33 + j] * out[first + j * columns + column]
         j += 1
     out[first + k * columns + column] = total{quotient}
-    k = k {step} 1
+    solved += 1
 """
 
 
