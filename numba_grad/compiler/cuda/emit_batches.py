@@ -34,8 +34,8 @@ def emit_batches(
     """All points of `axes`, so many for a thread at once; `decode_task` makes indices of the number
     of one."""
     unsigned = text.indices.unsigned
-    loads = _loads(text)
-    _local_arrays(text, loads, points)
+    loads = loads_of_points(text)
+    local_arrays(text, loads, points)
     text.line(f"tasks = {unsigned}({text.product(axes)})")
     text.line(f"step = {unsigned}({text.tasks_at_once(points)})")
     text.line(f"first = {text.thread(points)}")
@@ -53,7 +53,7 @@ def emit_batches(
                 text.line(f"loaded_{name}[turn] = {text.element(load)}")
         with text.block(f"for turn in range({points}):"):
             decode()
-            _compute(text, {name: f"loaded_{name}[turn]" for name, _ in loads})
+            compute_point(text, {name: f"loaded_{name}[turn]" for name, _ in loads})
             with text.block("if task < tasks:"):
                 _store(text)
         text.line(f"first = {unsigned}(first + step)")
@@ -67,10 +67,10 @@ def emit_transposed(text: KernelText) -> Grid:
     assert across is not None
     along = kernel.axes[-1]
     others = [axis for axis in kernel.axes if axis not in (across, along)]
-    loads = _loads(text)
+    loads = loads_of_points(text)
     turned = [(name, load) for name, load in loads if is_transposed(load, across, along)]
     direct = [(name, load) for name, load in loads if not is_transposed(load, across, along)]
-    _local_arrays(text, loads, TURNS)
+    local_arrays(text, loads, TURNS)
     for name, load in turned:
         dtype = storage_name(load.buffer.dtype)
         text.line(f"square_{name} = cuda.shared.array({SIDE * PITCH}, {dtype})")
@@ -103,7 +103,7 @@ def emit_transposed(text: KernelText) -> Grid:
                 elements = {name: f"loaded_{name}[turn]" for name, _ in direct}
                 place = f"column * {PITCH} + turn_row"
                 elements |= {name: f"square_{name}[{place}]" for name, _ in turned}
-                _compute(text, elements)
+                compute_point(text, elements)
                 _store(text)
         text.line("cuda.syncthreads()")
         text.line(f"square = {unsigned}(square + cuda.gridDim.x)")
@@ -136,20 +136,20 @@ def _load_square(
                 text.line(f"loaded_{name}[turn] = {text.element(load)}")
 
 
-def _loads(text: KernelText) -> list[tuple[str, Load]]:
+def loads_of_points(text: KernelText) -> list[tuple[str, Load]]:
     """What is loaded at each point; not what is written already, for all of them."""
     (variant,) = text.kernel.variants
     loads = batched_loads(variant) or []
     return [(name, load) for name, load in loads if name not in text.dtypes]
 
 
-def _local_arrays(text: KernelText, loads: list[tuple[str, Load]], points: int) -> None:
+def local_arrays(text: KernelText, loads: list[tuple[str, Load]], points: int) -> None:
     for name, load in loads:
         dtype = storage_name(load.buffer.dtype)
         text.line(f"loaded_{name} = cuda.local.array({points}, {dtype})")
 
 
-def _compute(text: KernelText, elements: dict[str, str]) -> None:
+def compute_point(text: KernelText, elements: dict[str, str]) -> None:
     """All values of a point; those of loads are in `elements`, as memory has them."""
     for let in _lets(text):
         if let.name in elements:

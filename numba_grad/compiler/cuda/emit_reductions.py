@@ -18,6 +18,7 @@ import math
 import numpy as np
 
 from numba_grad.compiler.cuda.dependences import ReductionLets, reduction_lets
+from numba_grad.compiler.cuda.emit_batches import compute_point, loads_of_points, local_arrays
 from numba_grad.compiler.cuda.expressions import storage_name
 from numba_grad.compiler.cuda.kernel_text import BOOL, KernelText
 from numba_grad.compiler.cuda.launch import (
@@ -27,10 +28,11 @@ from numba_grad.compiler.cuda.launch import (
     grid_of_tasks,
     is_by_columns,
     is_tiled,
+    points_summed_at_once,
     staged_lets,
     threads_per_result,
 )
-from numba_grad.compiler.loop_nests.kernel_ir import OTHER, Accumulator, Let, LoopNest
+from numba_grad.compiler.loop_nests.kernel_ir import OTHER, Accumulator, Axis, Let, LoopNest
 from numba_grad.dtypes import computed_in
 from numba_grad.runtime.plan import Grid
 
@@ -266,20 +268,53 @@ def nested_loops(text: KernelText, lets: ReductionLets | None) -> None:
 
 
 def strided_loop(text: KernelText, lets: ReductionLets | None, first: str, step: int) -> None:
-    """Every `step`-th point of a task, from number `first` on."""
+    """Every `step`-th point of a task, from number `first` on.
+
+    Parts take their points in turns: at any time all blocks read neighbouring memory.
+    """
+    kernel = text.kernel
     signed, unsigned = text.indices.signed, text.indices.unsigned
-    bounds_of_part(text)
-    outermost, *inner = text.kernel.reduced
-    stride = f"{signed}({step})"
+    stride = str(step)
+    if kernel.blocks_word:
+        first, stride = f"block * {step} + {first}", f"{kernel.blocks_word} * {step}"
+    outermost, *inner = kernel.reduced
+    points = points_summed_at_once(kernel, text.dtypes) if lets is not None and not inner else 1
+    if points > 1:
+        _batched_loop(text, outermost, points, first, stride)
+        return
+    span = f"{signed}({first}), {text.product(kernel.reduced)}, {signed}({stride})"
     if not inner:
-        loop = f"for {outermost.variable} in range({signed}(start + {first}), stop, {stride}):"
-        with text.block(loop):
+        with text.block(f"for {outermost.variable} in range({span}):"):
             _at_point(text, lets)
         return
-    text.line(f"points = {signed}((stop - start) * {text.product(inner)})")
-    with text.block(f"for point in range({signed}({first}), points, {stride}):"):
-        text.decode(f"{unsigned}(point)", [outermost, *inner], {outermost.variable: "start"})
+    with text.block(f"for point in range({span}):"):
+        text.decode(f"{unsigned}(point)", kernel.reduced)
         _at_point(text, lets)
+
+
+def _batched_loop(text: KernelText, axis: Axis, points: int, first: str, stride: str) -> None:
+    """The same, loading so many points before it adds the first. Past the end the last one is
+    loaded again, so that loads need no condition, and not added."""
+    signed, unsigned = text.indices.signed, text.indices.unsigned
+    loads = loads_of_points(text)
+    local_arrays(text, loads, points)
+    # Unsigned, for there what lies past the end is no negative number.
+    text.line(f"own = {unsigned}({first})")
+    text.line(f"end = {unsigned}({axis.word})")
+    text.line(f"stride = {unsigned}({stride})")
+    with text.block("while own < end:"):
+        with text.block(f"for turn in range({points}):"):
+            text.line(f"point = {unsigned}(own + turn * stride)")
+            text.line(f"{axis.variable} = {signed}(min(point, end - {unsigned}(1)))")
+            for name, load in loads:
+                text.line(f"loaded_{name}[turn] = {text.element(load)}")
+        with text.block(f"for turn in range({points}):"):
+            text.line(f"point = {unsigned}(own + turn * stride)")
+            with text.block("if point < end:"):
+                text.line(f"{axis.variable} = {signed}(point)")
+                compute_point(text, {name: f"loaded_{name}[turn]" for name, _ in loads})
+                text.updates(text.kernel.variants[0].pieces[0].body)
+        text.line(f"own = {unsigned}(own + {points} * stride)")
 
 
 class _TileArrays:

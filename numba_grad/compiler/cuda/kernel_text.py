@@ -141,16 +141,15 @@ class KernelText:
             return str(points * self.group)
         return f"{f'{points} * ' if points > 1 else ''}cuda.gridDim.x * cuda.blockDim.x"
 
-    def decode(self, number: str, axes: list[Axis], offsets: dict[str, str] | None = None) -> None:
+    def decode(self, number: str, axes: list[Axis]) -> None:
         """Indices of `axes` out of an unsigned number that counts them in C order."""
         signed, unsigned = self.indices.signed, self.indices.unsigned
         for k, axis in reversed(list(enumerate(axes))):
-            start = f"{offsets[axis.variable]} + " if offsets and axis.variable in offsets else ""
             if k == 0:
-                self.line(f"{axis.variable} = {signed}({start}{number})")
+                self.line(f"{axis.variable} = {signed}({number})")
                 continue
             extent = self.divisor(axis.word)
-            self.line(f"{axis.variable} = {signed}({start}{number} % {extent})")
+            self.line(f"{axis.variable} = {signed}({number} % {extent})")
             self.line(f"rest{k} = {unsigned}({number} // {extent})")
             number = f"rest{k}"
 

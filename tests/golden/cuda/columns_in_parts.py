@@ -19,12 +19,23 @@ def kernel(n0, n1, x0, s3, m4, x1, blocks6):
         a0 = float32(0.0)
         if result < results:
             i1 = int32(result)
-            start = int32(uint64(n0) * uint64(block) // max(uint64(blocks6), uint64(1)))
-            stop = int32(uint64(n0) * uint64(block + 1) // max(uint64(blocks6), uint64(1)))
-            for i0 in range(int32(start + row), stop, int32(8)):
-                p0 = int32(i0 * s3 + i1)
-                v0 = x0[p0]
-                a0 = a0 + v0
+            loaded_v0 = cuda.local.array(8, float32)
+            own = uint32(block * 8 + row)
+            end = uint32(n0)
+            stride = uint32(blocks6 * 8)
+            while own < end:
+                for turn in range(8):
+                    point = uint32(own + turn * stride)
+                    i0 = int32(min(point, end - uint32(1)))
+                    p0 = int32(i0 * s3 + i1)
+                    loaded_v0[turn] = x0[p0]
+                for turn in range(8):
+                    point = uint32(own + turn * stride)
+                    if point < end:
+                        i0 = int32(point)
+                        v0 = loaded_v0[turn]
+                        a0 = a0 + v0
+                own = uint32(own + 8 * stride)
         shared_a0[thread] = a0
         cuda.syncthreads()
         half = 4
@@ -58,12 +69,23 @@ def kernel(n0, n1, x0, s3, x1):
         a0 = float32(0.0)
         if result < results:
             i1 = int32(result)
-            start = int32(0)
-            stop = int32(n0)
-            for i0 in range(int32(start + row), stop, int32(32)):
-                p0 = int32(i0 * s3 + i1)
-                v0 = x0[p0]
-                a0 = a0 + v0
+            loaded_v0 = cuda.local.array(8, float32)
+            own = uint32(row)
+            end = uint32(n0)
+            stride = uint32(32)
+            while own < end:
+                for turn in range(8):
+                    point = uint32(own + turn * stride)
+                    i0 = int32(min(point, end - uint32(1)))
+                    p0 = int32(i0 * s3 + i1)
+                    loaded_v0[turn] = x0[p0]
+                for turn in range(8):
+                    point = uint32(own + turn * stride)
+                    if point < end:
+                        i0 = int32(point)
+                        v0 = loaded_v0[turn]
+                        a0 = a0 + v0
+                own = uint32(own + 8 * stride)
         shared_a0[thread] = a0
         cuda.syncthreads()
         half = 16

@@ -13,11 +13,22 @@ def kernel(n0, x0, m2, x1, blocks4):
         block = int32(task % max(uint32(blocks4), uint32(1)))
         result = uint32(task // max(uint32(blocks4), uint32(1)))
         a0 = complex(float32(0.0), float32(0.0))
-        start = int32(uint64(n0) * uint64(block) // max(uint64(blocks4), uint64(1)))
-        stop = int32(uint64(n0) * uint64(block + 1) // max(uint64(blocks4), uint64(1)))
-        for i0 in range(int32(start + cuda.threadIdx.x), stop, int32(256)):
-            v0 = x0[i0]
-            a0 = a0 + v0
+        loaded_v0 = cuda.local.array(4, complex64)
+        own = uint32(block * 256 + cuda.threadIdx.x)
+        end = uint32(n0)
+        stride = uint32(blocks4 * 256)
+        while own < end:
+            for turn in range(4):
+                point = uint32(own + turn * stride)
+                i0 = int32(min(point, end - uint32(1)))
+                loaded_v0[turn] = x0[i0]
+            for turn in range(4):
+                point = uint32(own + turn * stride)
+                if point < end:
+                    i0 = int32(point)
+                    v0 = loaded_v0[turn]
+                    a0 = a0 + v0
+            own = uint32(own + 4 * stride)
         distance = 16
         while distance > 0:
             other_a0 = complex64(complex(cuda.shfl_down_sync(0xffffffff, a0.real, distance), cuda.shfl_down_sync(0xffffffff, a0.imag, distance)))

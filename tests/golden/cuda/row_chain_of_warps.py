@@ -13,13 +13,24 @@ def member0(row, rows, n0, n1, x0, s3, x1, x2):
     i0 = int32(uint32(row))
     lane = int32(cuda.threadIdx.x % 32)
     a0 = float32(-inf)
-    start = int32(0)
-    stop = int32(n1)
-    for i1 in range(int32(start + lane), stop, int32(32)):
-        p0 = int32(i0 * s3 + i1)
-        v0 = x0[p0]
-        v2 = libdevice.fmul_rn(v0, v1)
-        a0 = maximum_float32(a0, v2)
+    loaded_v0 = cuda.local.array(8, float32)
+    own = uint32(lane)
+    end = uint32(n1)
+    stride = uint32(32)
+    while own < end:
+        for turn in range(8):
+            point = uint32(own + turn * stride)
+            i1 = int32(min(point, end - uint32(1)))
+            p0 = int32(i0 * s3 + i1)
+            loaded_v0[turn] = x0[p0]
+        for turn in range(8):
+            point = uint32(own + turn * stride)
+            if point < end:
+                i1 = int32(point)
+                v0 = loaded_v0[turn]
+                v2 = libdevice.fmul_rn(v0, v1)
+                a0 = maximum_float32(a0, v2)
+        own = uint32(own + 8 * stride)
     distance = 16
     while distance > 0:
         other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)
@@ -41,14 +52,25 @@ def member1(row, rows, n0, n1, x0, s3, x1, x2, x3):
     lane = int32(cuda.threadIdx.x % 32)
     a0 = float32(0.0)
     v2 = x2[i0]
-    start = int32(0)
-    stop = int32(n1)
-    for i1 in range(int32(start + lane), stop, int32(32)):
-        p0 = int32(i0 * s3 + i1)
-        v0 = x0[p0]
-        v3 = libdevice.fmaf(v0, v1, -v2)
-        v4 = libdevice.expf(v3)
-        a0 = a0 + v4
+    loaded_v0 = cuda.local.array(8, float32)
+    own = uint32(lane)
+    end = uint32(n1)
+    stride = uint32(32)
+    while own < end:
+        for turn in range(8):
+            point = uint32(own + turn * stride)
+            i1 = int32(min(point, end - uint32(1)))
+            p0 = int32(i0 * s3 + i1)
+            loaded_v0[turn] = x0[p0]
+        for turn in range(8):
+            point = uint32(own + turn * stride)
+            if point < end:
+                i1 = int32(point)
+                v0 = loaded_v0[turn]
+                v3 = libdevice.fmaf(v0, v1, -v2)
+                v4 = libdevice.expf(v3)
+                a0 = a0 + v4
+        own = uint32(own + 8 * stride)
     distance = 16
     while distance > 0:
         other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)

@@ -19,12 +19,23 @@ def kernel(n0, n1, x0, s3, x1):
         a0 = float32(-inf)
         if task < tasks:
             i0 = int32(task)
-            start = int32(0)
-            stop = int32(n1)
-            for i1 in range(int32(start + lane), stop, int32(8)):
-                p0 = int32(i0 * s3 + i1)
-                v0 = x0[p0]
-                a0 = maximum_float32(a0, v0)
+            loaded_v0 = cuda.local.array(8, float32)
+            own = uint32(lane)
+            end = uint32(n1)
+            stride = uint32(8)
+            while own < end:
+                for turn in range(8):
+                    point = uint32(own + turn * stride)
+                    i1 = int32(min(point, end - uint32(1)))
+                    p0 = int32(i0 * s3 + i1)
+                    loaded_v0[turn] = x0[p0]
+                for turn in range(8):
+                    point = uint32(own + turn * stride)
+                    if point < end:
+                        i1 = int32(point)
+                        v0 = loaded_v0[turn]
+                        a0 = maximum_float32(a0, v0)
+                own = uint32(own + 8 * stride)
         distance = 4
         while distance > 0:
             other_a0 = cuda.shfl_down_sync(0xffffffff, a0, distance)

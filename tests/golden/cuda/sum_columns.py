@@ -16,12 +16,23 @@ def kernel(n0, n1, x0, s3, x1):
         a0 = float64(0.0)
         if result < results:
             i1 = int32(result)
-            start = int32(0)
-            stop = int32(n0)
-            for i0 in range(int32(start + row), stop, int32(8)):
-                p0 = int32(i0 * s3 + i1)
-                v0 = x0[p0]
-                a0 = a0 + v0
+            loaded_v0 = cuda.local.array(4, float64)
+            own = uint32(row)
+            end = uint32(n0)
+            stride = uint32(8)
+            while own < end:
+                for turn in range(4):
+                    point = uint32(own + turn * stride)
+                    i0 = int32(min(point, end - uint32(1)))
+                    p0 = int32(i0 * s3 + i1)
+                    loaded_v0[turn] = x0[p0]
+                for turn in range(4):
+                    point = uint32(own + turn * stride)
+                    if point < end:
+                        i0 = int32(point)
+                        v0 = loaded_v0[turn]
+                        a0 = a0 + v0
+                own = uint32(own + 4 * stride)
         shared_a0[thread] = a0
         cuda.syncthreads()
         half = 4
