@@ -30,7 +30,7 @@ _WINDOW = 8  # consecutive operations, by which periods are looked for
 _PERIODS = 12  # that are looked at
 _MOST_INSIDE = 8  # times that a step may say the same in a loop of its own
 _SHORT = 600  # operations of a step that is compiled as a whole, whatever it repeats
-_SLICE = OPS["slice"]
+_SLICE, _RESHAPE = OPS["slice"], OPS["reshape"]
 _NUMBERS = (LEAF, NUMBERS)
 _POWERS = 3 ** np.arange(21)
 
@@ -132,14 +132,28 @@ class RecordedGraph:
             self.row_accesses, self.row_starts, self.part_numbers, self.row_parts
         )
         assigned, before = rows_read_again(accesses, self.inputs, self.first_inputs)
-        for number, source in (assigned | before).items():
+        for number, source in before.items():
             self.inputs[self.first_inputs[number]] = source
+        for number, source in assigned.items():
+            self.inputs[self.first_inputs[number]] = self._as_it_is_read(source, number)
         self.read_earlier.update(before)
         again = list(assigned)
         self.signatures[again] += 2 * (int(self.signatures.max(initial=0)) // 2 + 1)
         self.row_starts[again] = 0
         self.row_accesses[again] = RowAccess.NONE
         self.read_again.update(again)
+
+    def _as_it_is_read(self, assigned: int, reader: int) -> int:
+        """What was assigned, in the shape that is read, if it had that before: `y[t] = x` makes a
+        row of `x`. First steps read rows that no step has assigned, in that shape."""
+        row, read = self.node(assigned), self.node(reader)
+        if row.op is not _RESHAPE or row.type is read.type:
+            return assigned
+        [x] = row.inputs
+        if x.type is not read.type or x.requires_grad != row.requires_grad:
+            return assigned
+        number = self.numbers.get(x, -1)
+        return number if number >= 0 else assigned
 
     def assigns_row(self, number: int) -> bool:
         return number >= 0 and self.row_accesses[number] == RowAccess.ASSIGNS

@@ -681,6 +681,90 @@ def test_a_long_loop_has_as_many_kernels_as_a_short_one(loops: list[int]) -> Non
     assert short == long
 
 
+# A buffer that steps write and read again begins with what somebody else has written.
+
+
+def four_values_at_once(w: Any, first: Any, steps: int) -> Any:
+    y = np.zeros(steps + 4)
+    y[:4] = first
+    for t in range(4, steps + 4):
+        y[t] = w[0] * y[t - 1] + w[1] * y[t - 2] + w[2] * y[t - 3] + w[3] * y[t - 4]
+    return np.sum(y**2)
+
+
+def numbers_at_once_and_an_inner_loop(w: Any, first: Any, steps: int) -> Any:
+    y = np.zeros(steps + 3)
+    y[:3] = numpy.array([1.0, 0.5, 0.2])
+    for t in range(3, steps + 3):
+        predicted = 0.0
+        for j in range(3):
+            predicted = predicted + w[j] * y[t - 1 - j]
+        y[t] = predicted
+    return np.mean(y[3:] ** 2) + 0.0 * first[0]
+
+
+def zeros_before_the_first_step(w: Any, first: Any, steps: int) -> Any:
+    y = np.zeros(steps + 2)
+    for t in range(2, steps + 2):
+        y[t] = np.tanh(w[0] * y[t - 1] + w[1] * y[t - 2]) + first[0]
+    return np.sum(y**2)
+
+
+def concatenated_with_zeros(w: Any, first: Any, steps: int) -> Any:
+    y = np.concatenate([first[:2], np.zeros(steps)])
+    for t in range(2, steps + 2):
+        y[t] = w[0] * np.sin(y[t - 1]) + w[1] * y[t - 2]
+    return np.sum(y**2)
+
+
+def rows_of_two_at_once(w: Any, first: Any, steps: int) -> Any:
+    y = np.zeros((steps + 2, 2))
+    y[:2] = first.reshape(2, 2)
+    for t in range(2, steps + 2):
+        y[t] = np.sin(w[0] * y[t - 1]) + w[1] * y[t - 2]
+    return np.sum(y**2)
+
+
+def appended_to_a_list(w: Any, first: Any, steps: int) -> Any:
+    y = list(first)
+    for _ in range(steps):
+        y.append(w[0] * y[-1] + w[1] * y[-2] + w[2] * y[-3] + w[3] * y[-4])
+    return np.sum(np.stack(y) ** 2)
+
+
+BUFFERS = [
+    four_values_at_once,
+    numbers_at_once_and_an_inner_loop,
+    zeros_before_the_first_step,
+    concatenated_with_zeros,
+    rows_of_two_at_once,
+    appended_to_a_list,
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("f", BUFFERS, ids=lambda f: f.__name__)
+def test_steps_that_read_what_a_buffer_had_before_are_steps_of_the_loop(
+    f: Program, way: str, loops: list[int]
+) -> None:
+    given = [numpy.array([0.4, -0.3, 0.2, 0.1]), numpy.array([1.0, 0.5, -0.2, 0.7])]
+    program = functools.partial(f, steps=30)
+    for found, expected in zip(
+        WAYS[way](program, *given), step_by_step(program, *given), strict=True
+    ):
+        numpy.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    assert loops == [30]
+
+
+@pytest.mark.parametrize("f", BUFFERS, ids=lambda f: f.__name__)
+def test_kernels_of_a_buffer_do_not_depend_on_its_length(f: Program) -> None:
+    def sources(steps: int) -> list[str]:
+        program = ng.value_and_grad(functools.partial(f, steps=steps), argnums=(0, 1))
+        return [x.source for x in ng.jit(program).lower(numpy.ones(4), numpy.ones(4)).kernels]
+
+    assert sources(20) == sources(37)
+
+
 # Random loops.
 
 
