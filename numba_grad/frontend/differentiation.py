@@ -32,7 +32,7 @@ from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.derived_functions import DerivedFunction, derived_from
 from numba_grad.frontend.python_numbers import handle_like
 from numba_grad.frontend.tensor import Tensor
-from numba_grad.frontend.tracing import is_read_at_each_call, is_tracing, values_asked_for
+from numba_grad.frontend.tracing import current, is_tracing, values_asked_for
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf, recording
 from numba_grad.graph.walk import history_of, is_traced, leading_to
@@ -371,7 +371,7 @@ class Differentiation:
         walk = history_of(outputs, ends, since=self.first_serial, with_pending=True)
         order = [x for x in walk.nodes if x.serial >= self.first_serial]
         fixed, is_compiled = {*outputs, *ends}, is_tracing()
-        found = loop_in(order, fixed, known_body, is_read_at_each_call, is_compiled=is_compiled)
+        found = loop_in(order, fixed, known_body, current.trace, is_compiled=is_compiled)
         if found is not None:
             found.rewire(order, outputs)
         return found is not None

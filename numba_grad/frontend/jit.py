@@ -562,7 +562,7 @@ def _has_rerolled(
     pending.update([x.inputs[0] for x in pending if x.op is item])
     nodes = in_order_of_recording(pending)
     fixed = {*outputs, *arguments}
-    found = loop_in(nodes, fixed, known_body, trace.has_met, is_compiled=True)
+    found = loop_in(nodes, fixed, known_body, trace, is_compiled=True)
     if found is not None:
         found.rewire(nodes, outputs)
     return found is not None

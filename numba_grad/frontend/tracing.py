@@ -8,8 +8,8 @@ elements are checked; the counts of `repeat`), they are compared at each call.
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -102,10 +102,33 @@ class Trace:
         self._met[key] = self._of_node[node] = met
         return node
 
-    def has_met(self, node: Node) -> bool:
-        """Whether `node` stands for an array of the user's that is still there."""
+    def place_of(self, node: Node) -> tuple[Hashable, int] | None:
+        """Where the array of the user's is that `node` stands for, if it is still there: see
+        `ReadAtCalls`, which this is."""
         met = self._of_node.get(node)
-        return met is not None and met.owner() is not None
+        owner = None if met is None else met.owner()
+        if met is None or owner is None:
+            return None
+        return (id(owner), met.strides, met.dtype), met.offset
+
+    def array_of(self, rows: Sequence[Node]) -> Node | None:
+        """The leaf for an array that has these arrays as rows: read at each call in one piece."""
+        first, second = (self._of_node[x] for x in rows[:2])
+        move = second.offset - first.offset
+        for k, x in enumerate(rows):
+            met = self._of_node[x]
+            layout = (met.shape, met.strides, met.dtype, met.offset)
+            if layout != (first.shape, first.strides, first.dtype, first.offset + k * move):
+                return None
+            if met.owner() is not first.owner():
+                return None
+        shape, strides = (len(rows), *first.shape), (move, *first.strides)
+        array = replace(first, shape=shape, strides=strides).array()
+        if array is None:
+            return None
+        node = self.node_of(array)
+        is_as_it_was = np.array([x.value for x in rows]).tobytes() == node.value.tobytes()
+        return node if is_as_it_was else None
 
     def asked_for(self, nodes: Iterable[Node]) -> None:
         """Say that the trace depends on the values of these nodes."""
@@ -163,11 +186,6 @@ class Trace:
 
 def is_tracing() -> bool:
     return current.trace is not None
-
-
-def is_read_at_each_call(node: Node) -> bool:
-    """Whether a leaf stands for an array that what is being traced may close over."""
-    return current.trace is not None and current.trace.has_met(node)
 
 
 def values_asked_for(*nodes: Node) -> None:

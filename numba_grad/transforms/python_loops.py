@@ -10,6 +10,7 @@ from numba_grad.graph.node import Node
 
 if TYPE_CHECKING:
     from numba_grad.transforms.call import CallTarget
+    from numba_grad.transforms.read_at_calls import ReadAtCalls
     from numba_grad.transforms.rerolling import Rerolled
 
 _op_of = attrgetter("op")
@@ -46,7 +47,7 @@ def loop_in(
     order: Sequence[Node],
     fixed: Collection[Node],
     known: "Callable[[CallTarget], CallTarget]",
-    is_read_later: Callable[[Node], bool] = lambda node: False,
+    read_at_calls: "ReadAtCalls | None" = None,
     *,
     is_compiled: bool = False,
 ) -> "Rerolled | None":
@@ -57,7 +58,7 @@ def loop_in(
     order : all nodes without a value, and those that gradients flow through; inputs before users
     fixed : those that somebody else knows: they stay
     known : gives the body that was compiled and differentiated before, if it is equal
-    is_read_later : of a leaf: whether its value is not that of all runs, so that it must stay
+    read_at_calls : of which leaves the values are not those of all runs
     is_compiled : whether a function is traced
     """
     if not is_long(order, is_compiled=is_compiled):
@@ -68,4 +69,4 @@ def loop_in(
     if is_compiled:
         fewest = _fewest_nodes(len(order))
         largest_row = _LARGEST_ROW
-    return rerolling.reroll(order, fixed, known, is_read_later, fewest, FEWEST_STEPS, largest_row)
+    return rerolling.reroll(order, fixed, known, read_at_calls, fewest, FEWEST_STEPS, largest_row)

@@ -6,9 +6,9 @@ numbers and rows that follow each other.
 """
 
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,13 +24,16 @@ from numba_grad.transforms.assigned_rows import (
     rows_read_again,
 )
 
+if TYPE_CHECKING:
+    from numba_grad.transforms.read_at_calls import ReadAtCalls
+
 _LARGEST = 256  # elements of a value inside of a step
 _FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction"}
 _WINDOW = 8  # consecutive operations, by which periods are looked for
 _PERIODS = 12  # that are looked at
 _MOST_INSIDE = 8  # times that a step may say the same in a loop of its own
 _SHORT = 600  # operations of a step that is compiled as a whole, whatever it repeats
-_SLICE = OPS["slice"]
+_SLICE, _RESHAPE = OPS["slice"], OPS["reshape"]
 _NUMBERS = (LEAF, NUMBERS)
 _POWERS = 3 ** np.arange(21)
 
@@ -63,12 +66,12 @@ class RecordedGraph:
         self,
         order: Sequence[Node],
         fixed: Collection[Node],
-        is_read_later: Callable[[Node], bool],
+        read_at_calls: "ReadAtCalls | None",
         fewest: int,
         fewest_steps: int,
     ) -> None:
         self.nodes = order
-        self.is_read_later = is_read_later
+        self.read_at_calls = read_at_calls
         self.fewest = fewest
         self.fewest_steps = fewest_steps
         self.numbers: dict[Node, int] = dict(zip(order, range(len(order)), strict=True))
@@ -90,8 +93,9 @@ class RecordedGraph:
         self.read_earlier: set[int] = set()  # and of others, that the array has had before
         if (self.row_accesses == RowAccess.ASSIGNS).any():
             self._read_assigned_rows()
-        # What tells apart inputs outside of the order that may differ from step to step.
-        self.number_types = _types_of_numbers(self.others, is_read_later)
+        # What tells apart inputs outside of the order that may differ from step to step, and where
+        # those are that are read at each call.
+        self.number_types, self.number_offsets = _types_of_numbers(self.others, read_at_calls)
 
     def _numbers_of(self, read: Sequence[Sequence[Node]]) -> np.ndarray:
         numbers, others, first_inputs = self.numbers, self.others, self.first_inputs
@@ -120,7 +124,7 @@ class RecordedGraph:
         """What is the same for arrays that may stand for each other, whatever is done to one."""
         if x.op is not LEAF or x.value is None or not len(x.shape) > 0 or x.requires_grad:
             return x
-        if x.type.size > _LARGEST or x.type.device != CPU or self.is_read_later(x):
+        if x.type.size > _LARGEST or x.type.device != CPU or self.is_read_at_calls(x):
             return x
         return (x.type, x.value.tobytes())
 
@@ -132,14 +136,28 @@ class RecordedGraph:
             self.row_accesses, self.row_starts, self.part_numbers, self.row_parts
         )
         assigned, before = rows_read_again(accesses, self.inputs, self.first_inputs)
-        for number, source in (assigned | before).items():
+        for number, source in before.items():
             self.inputs[self.first_inputs[number]] = source
+        for number, source in assigned.items():
+            self.inputs[self.first_inputs[number]] = self._as_it_is_read(source, number)
         self.read_earlier.update(before)
         again = list(assigned)
         self.signatures[again] += 2 * (int(self.signatures.max(initial=0)) // 2 + 1)
         self.row_starts[again] = 0
         self.row_accesses[again] = RowAccess.NONE
         self.read_again.update(again)
+
+    def _as_it_is_read(self, assigned: int, reader: int) -> int:
+        """What was assigned, in the shape that is read, if it had that before: `y[t] = x` makes a
+        row of `x`. First steps read rows that no step has assigned, in that shape."""
+        row, read = self.node(assigned), self.node(reader)
+        if row.op is not _RESHAPE or row.type is read.type:
+            return assigned
+        [x] = row.inputs
+        if x.type is not read.type or x.requires_grad != row.requires_grad:
+            return assigned
+        number = self.numbers.get(x, -1)
+        return number if number >= 0 else assigned
 
     def assigns_row(self, number: int) -> bool:
         return number >= 0 and self.row_accesses[number] == RowAccess.ASSIGNS
@@ -151,20 +169,37 @@ class RecordedGraph:
         first = self.first_inputs[number]
         return self.inputs[first : first + self.arities[number]].tolist()
 
+    def is_read_at_calls(self, x: Node) -> bool:
+        return self.read_at_calls is not None and self.read_at_calls.place_of(x) is not None
+
     def is_same_operation(self, a: int, b: int) -> bool:
         """Whether two do the same, maybe with other rows, and one of them without gradients."""
         return self.signatures[a] > 1 and self.signatures[a] // 2 == self.signatures[b] // 2
 
-    def is_number(self, number: int, *, like: int) -> bool:
-        """Of two inputs from outside, whether one may be what another step has for the other."""
+    def is_number(self, number: int, *, like: int, move: int = 0) -> bool:
+        """Of two inputs from outside, whether one may be what another step has for the other.
+
+        `move` : how far that is from `like` in a memory that is read at each call
+        """
         code = self.number_types[-like - 1]
-        return bool(code) and self.number_types[-number - 1] == code
+        if not code or self.number_types[-number - 1] != code:
+            return False
+        return self.offset(number) - self.offset(like) == move
+
+    def offset(self, number: int) -> int:
+        """Of an input from outside that is read at each call, where in its memory; 0 of others."""
+        return int(self.number_offsets[-number - 1])
 
     def is_same_value(self, a: int, b: int) -> bool:
         """Whether two inputs are the same number, or the same operation of the same."""
         if a == b:
             return True
-        if a < 0 and b < 0 and self.is_number(a, like=b):
+        if (
+            a < 0
+            and b < 0
+            and self.is_number(a, like=b)
+            and not self.is_read_at_calls(self.node(a))
+        ):
             return self.node(a).value.tobytes() == self.node(b).value.tobytes()
         if min(a, b) < 0 or not self.is_same_operation(a, b):
             return False
@@ -179,7 +214,7 @@ class RecordedGraph:
     def known_value(self, number: int) -> np.ndarray | None:
         """Of a number or an array that is the same in all runs."""
         x = self.node(number)
-        if x.op not in _NUMBERS or x.requires_grad or self.is_read_later(x):
+        if x.op not in _NUMBERS or x.requires_grad or self.is_read_at_calls(x):
             return None
         return x.value if x.type.device == CPU else None
 
@@ -276,6 +311,11 @@ class RecordedGraph:
         # Slices of rows that follow each other are of one array; assignments go on, too.
         moves = self.row_starts[own + period] - self.row_starts[own]
         assigns = self.row_accesses[own] == RowAccess.ASSIGNS
+        # Arrays that are read at each call have the same distance in memory.
+        offsets = self.number_offsets
+        move = offsets[(-there[is_number] - 1)] - offsets[(-here[is_number] - 1)]
+        weights = _POWERS[-1 - within[is_number].clip(max=len(_POWERS) - 1)]
+        np.add.at(combined, own[places[is_number]], move * weights)
         combined[own] = combined[own] * 1000003 + moves
         is_of_one = np.zeros(len(own), bool)
         is_of_one[places[here == there]] = True
@@ -347,22 +387,26 @@ def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, RowAccesses]:
     return signatures[first], of_rows
 
 
-def _types_of_numbers(others: Sequence[Node], is_read_later: Callable[[Node], bool]) -> np.ndarray:
+def _types_of_numbers(
+    others: Sequence[Node], read_at_calls: "ReadAtCalls | None"
+) -> tuple[np.ndarray, np.ndarray]:
     """For each node a code of its type, if it is a number, or a small array such as `data[k]` of
-    NumPy's, that another step may have another one in place of, else 0."""
-    codes: dict[int, int] = {}  # by identity of the type
-    found = [0] * max(1, len(others))
+    NumPy's, that another step may have another one in place of, else 0; and the offset, if it is in
+    a memory that is read at each call."""
+    codes: dict[int | tuple[int, Hashable], int] = {}  # by identity of the type
+    found, offsets = np.zeros((2, max(1, len(others))), np.int64)
     for k, x in enumerate(others):
         if x.op not in _NUMBERS or x.value is None or x.requires_grad:
             continue
         type = x.type
-        code = codes.get(id(type))
-        if code is None:
-            is_small = type.size <= _LARGEST and type.device == CPU
-            code = codes[id(type)] = len(codes) + 1 if is_small else 0
-        if code and not is_read_later(x):
-            found[k] = code
-    return np.array(found, np.int64)
+        if type.size > _LARGEST or type.device != CPU:
+            continue
+        place = None if read_at_calls is None else read_at_calls.place_of(x)
+        if place is not None:
+            offsets[k] = place[1]
+        key = id(type) if place is None else (id(type), place[0])
+        found[k] = codes.setdefault(key, len(codes) + 1)
+    return found, offsets
 
 
 def is_fit(node: Node) -> bool:

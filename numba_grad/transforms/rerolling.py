@@ -12,7 +12,7 @@ planned better step by step.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +37,9 @@ from numba_grad.transforms.repeated_steps import (
     is_fit,
 )
 from numba_grad.transforms.steps_before import Carried, Comparison, StepBefore
+
+if TYPE_CHECKING:
+    from numba_grad.transforms.read_at_calls import ReadAtCalls
 
 _LONGEST_DELAY = 4  # steps back that a step may read
 _NEARLY = 1.03  # as many bytes
@@ -93,7 +96,7 @@ def reroll(
     order: Sequence[Node],
     fixed: Collection[Node],
     known: Callable[[CallTarget], CallTarget],
-    is_read_later: Callable[[Node], bool],
+    read_at_calls: "ReadAtCalls | None",
     fewest: int,
     fewest_steps: int,
     largest_row: int | None,
@@ -103,7 +106,7 @@ def reroll(
     some = [node for node in order[::16] if is_fit(node)]
     if 32 * sum(are_free(some)) < fewest:
         return None  # larger arrays, as most long loops have: not worth a closer look
-    recorded = RecordedGraph(order, fixed, is_read_later, fewest, fewest_steps)
+    recorded = RecordedGraph(order, fixed, read_at_calls, fewest, fewest_steps)
     steps = recorded.repetition()
     return None if steps is None else _Loop(recorded, steps, known, largest_row).made()
 
@@ -415,7 +418,9 @@ class _Loop:
             return None
         for place in self.invariant.values():
             self.constants[steps.first + place] = recorded.nodes[steps.first + place]
-        rows = [self._sequence(place, k) for place, k in self.sequences]
+        rows = [x for key in self.sequences if (x := self._sequence(*key)) is not None]
+        if len(rows) < len(self.sequences):
+            return None
         body, constants = self._body(rows)
         initial = [self._initial(place, delay) for place, delay in self.carried]
         finals, stacks = loop(body, initial, rows, constants, self.count)
@@ -436,15 +441,18 @@ class _Loop:
         goes_on = self.recorded.nodes[self.steps.first + place].requires_grad
         return x if goes_on or not x.requires_grad else OPS["detach"](x)
 
-    def _sequence(self, place: int, k: int) -> Node:
+    def _sequence(self, place: int, k: int) -> Node | None:
         """What a step reads one row of: numbers, or rows of an array."""
         steps, recorded = self.steps, self.recorded
         number = steps.first + place
         column = self._column(number, k)
         if not self._reads_next_row(place):
             before = [step.numbers[place, k] for step in self.before]
-            values = [recorded.node(x).value for x in (*before, *column.tolist())]
-            return leaf(np.array(values, recorded.node(int(column[0])).dtype))
+            numbers = [recorded.node(x) for x in (*before, *column.tolist())]
+            if recorded.is_read_at_calls(numbers[0]):
+                assert recorded.read_at_calls is not None
+                return recorded.read_at_calls.array_of(numbers)
+            return leaf(np.array([x.value for x in numbers], numbers[0].dtype))
         x, params = recorded.node(int(column[0])), recorded.nodes[number].params
         first, move = self._rows(number)
         sizes = (self.count, *params["sizes"][1:])
