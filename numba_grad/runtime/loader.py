@@ -1,6 +1,7 @@
-"""Object code to callable addresses, through llvmlite alone: a warm start never imports Numba.
+"""Object code to callable addresses, by copying it (`object_files.py`) or by LLVM's linker: a warm
+start never imports Numba.
 
-llvmlite itself, 20 ms, is imported when something is loaded.
+llvmlite itself, 20 ms, is imported when the linker is needed.
 """
 
 import functools
@@ -13,7 +14,8 @@ from numba_grad import forks
 from numba_grad.errors import KernelError
 from numba_grad.fresh_thread import unbroken
 from numba_grad.locks import new_lock
-from numba_grad.runtime import special_functions
+from numba_grad.runtime import object_files, special_functions
+from numba_grad.runtime.object_files import Objects
 
 
 def _llvms_lock() -> Any:
@@ -43,9 +45,6 @@ def _linker() -> Any:
     return llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
 
 
-Objects = Sequence[tuple[Sequence[str], bytes]]  # the symbols wanted of each, and its code
-
-
 # The engine's `SharedWord`s, as the code of users' kernels knows them.
 SHARED_WORDS = "engine_shared_words"
 _given: dict[str, int] = {}
@@ -73,9 +72,21 @@ def load(objects: Objects) -> dict[str, int]:
     KernelError
         If an object is damaged, or needs a symbol that this process does not have.
     """
-    # llvmlite's lock is not one that an interrupt leaves free.
-    wanted = tuple([symbol for symbols, _ in objects for symbol in symbols])
-    return unbroken(("load", wanted), lambda: _loaded(objects, wanted)) if objects else {}
+    addresses = object_files.placed(objects, _resolved)
+    left = [own for own in objects if not all(symbol in addresses for symbol in own[0])]
+    if left:
+        # llvmlite's lock is not one that an interrupt leaves free.
+        wanted = tuple([symbol for symbols, _ in left for symbol in symbols])
+        addresses |= unbroken(("load", wanted), lambda: _loaded(left, wanted))
+    return addresses
+
+
+def _resolved(name: str, code: bytes) -> int:
+    """The address of a function that object code calls; 0 if it is for LLVM to find."""
+    if name in _given:
+        return _given[name]
+    needed = special_functions.needed_by(code)
+    return needed[name] if name in needed else object_files.address_in_process(name)
 
 
 def _loaded(objects: Objects, wanted: Sequence[str]) -> dict[str, int]:
