@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,13 @@ def test_joined_steps_have_the_bits_of_single_ones_and_of_few_states(
     monkeypatch.setattr(programs, "ELEMENTS_ONE_BY_ONE", JOINED)
     assert same(gradient(name, steps)(*given(steps)), expected)
     assert same(gradient(name, steps, "2 states")(*given(steps)), expected)
+
+
+@pytest.mark.parametrize("name", ["wave", "delayed"])
+def test_former_values_are_kept_once_in_runs_of_states(name: str, tmp_path: Path):
+    expected = gradient(name, 9)(*given(9))
+    for memory in ("1 states", "3 states", "4 states", "8 states", f"disk:{tmp_path}:1 MB"):
+        assert same(gradient(name, 9, memory)(*given(9)), expected), memory
 
 
 @pytest.mark.thorough

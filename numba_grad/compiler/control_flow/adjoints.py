@@ -2,12 +2,19 @@
 (`checkpoint_schedule.py`)."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from numba_grad.compiler.control_flow.carried_state import two_buffers
+from numba_grad.compiler.control_flow.carried_state import (
+    chains_of,
+    followers_in,
+    state_of,
+    two_buffers,
+)
 from numba_grad.compiler.control_flow.checkpoint_schedule import (
     NEXT_SOURCE,
+    PLACE_SOURCE,
     START_SOURCE,
     Action,
     ScheduleWord,
@@ -18,6 +25,7 @@ from numba_grad.compiler.control_flow.writer import (
     Moving,
     Shown,
     Writer,
+    fits_in_registers,
     further,
     line_of,
 )
@@ -33,8 +41,17 @@ def write_adjoint(writer: Writer, call: Node) -> None:
     _Adjoint(writer, call).write()
 
 
+class _Link(NamedTuple):
+    """Where a carried value is in the memory of kept states, which it shares with those that are
+    its former values. In a run of states one after the other these overlap: each is one array
+    further than the one before, so that what is but a former value is there already."""
+
+    first: Pointer  # in the first slot
+    arrays: int  # of a slot
+
+
 class _Adjoint:
-    """Memory: the kept states, one more, two buffers of the state, two of what is carried back."""
+    """Memory: the kept states, one more, buffers of the state, two of what is carried back."""
 
     def __init__(self, writer: Writer, call: Node) -> None:
         self.writer = writer
@@ -53,14 +70,7 @@ class _Adjoint:
         self.steps = writer.number_of_rows(writer.input(0), self.length)
         self.types = [call.inputs[k].type for k in of_state]
         self.types_held = [call.inputs[k].type for k in of_held]
-        directory: str = call.params["directory"]
-        self.kept = [
-            writer.kept_memory((self.slots + 1) * type.nbytes, directory) for type in self.types
-        ]
-        self.buffers = [two_buffers(writer, type) for type in self.types]
         self.buffers_held = [two_buffers(writer, type) for type in self.types_held]
-        for k, pointer, type in zip(of_state, self.kept, self.types, strict=True):
-            writer.copy(writer.input(k), pointer, type)
         for k, (read, _), type in zip(of_held, self.buffers_held, self.types_held, strict=True):
             writer.copy(writer.input(k), read.start, type)
         # Rows of the loop, with their types, as steps forward and steps back read them.
@@ -82,6 +92,13 @@ class _Adjoint:
             for k, node in enumerate(backward.outputs[held:], start=held)
         ]
         self.compile_steps(call)
+        self.links = self.memory_of_states(body, call.params["directory"])
+        self.places = {
+            link.arrays: writer.memory_of_rows(8) for link in self.links if link.arrays > 1
+        }
+        for k, link, type in zip(of_state, self.links, self.types, strict=True):
+            writer.copy(writer.input(k), link.first, type)
+        self.state = state_of(writer, body, self.types, {}, None)
         self.unread_results = [
             (node.type, writer.unread(node.type)) for node in body.outputs[carried:]
         ]
@@ -99,8 +116,16 @@ class _Adjoint:
         backward: ClosedGraph = call.params["backward"]
         carried, rows = call.params["carried"], call.params["rows"]
         # All of it, as in the loop itself: so steps that are done again have the same bits.
-        self.forward = writer.compiled(body, range(len(body.outputs)))
-        self.forward_line = line_of(self.forward, self.own_constants, self.types, self.sequences)
+        self.computed: Sequence[int] = range(len(body.outputs))
+        self.forward_line = None
+        if fits_in_registers(self.types):
+            self.forward = writer.compiled(body, self.computed)
+            constants = self.own_constants
+            self.forward_line = line_of(self.forward, constants, self.types, self.sequences)
+        if self.forward_line is None:
+            followers = followers_in(body, carried)
+            self.computed = [k for k in self.computed if k not in followers]
+            self.forward = writer.compiled(body, self.computed)
         self.kept_results: dict[int, tuple[Type, Moving]] = {}
         self.backward = writer.compiled(backward, range(len(backward.outputs)))
         self.backward_line = line_of(self.backward, self.constants, self.types_held, carried + rows)
@@ -127,11 +152,30 @@ class _Adjoint:
         stride = -forward if is_return else forward
         return Moving(first, stride, first=self.scheduled(ScheduleWord.STEP), first_stride=forward)
 
+    def memory_of_states(self, body: ClosedGraph, directory: str) -> list[_Link]:
+        """Where each of the carried values is in it."""
+        carried = len(self.types)
+        followers = {} if self.forward_line is not None else followers_in(body, carried)
+        found: dict[int, _Link] = {}
+        for chain in chains_of(followers, carried):
+            nbytes, count = self.types[chain[0]].nbytes, len(chain)
+            memory = self.writer.kept_memory((self.slots + 1) * count * nbytes, directory)
+            for age, k in enumerate(chain):
+                found[k] = _Link(further(memory, (count - 1 - age) * nbytes), count)
+        return [found[k] for k in range(carried)]
+
     def slot(self, number: int, word: ScheduleWord, stride: int = 0) -> Moving:
         """The slot of a kept state that a word of the schedule names, and on from there."""
-        nbytes = self.types[number].nbytes
+        nbytes, link = self.types[number].nbytes, self.links[number]
         first = self.scheduled(word)
-        return Moving(self.kept[number], stride * nbytes, first=first, first_stride=nbytes)
+        return Moving(link.first, stride * nbytes, first=first, first_stride=link.arrays * nbytes)
+
+    def state_to_go_back_from(self, number: int) -> Moving:
+        """That of the last step of a run, and those before it."""
+        nbytes, link = self.types[number].nbytes, self.links[number]
+        if link.arrays == 1:
+            return self.slot(number, ScheduleWord.SLOT, -1)
+        return Moving(link.first, -nbytes, first=self.places[link.arrays], first_stride=nbytes)
 
     # Actions
 
@@ -175,9 +219,9 @@ class _Adjoint:
             self.store_state(ScheduleWord.TARGET)
             return
         self.load_state()
-        reads = [read for read, _ in self.buffers]
+        reads = self.state.reads
         leaving = [(reads[k], self.slot(k, ScheduleWord.TARGET), self.types[k]) for k in carried]
-        self.run(reads, [write for _, write in self.buffers], leaving)
+        self.run(reads, self.state.writes, leaving)
 
     def store(self) -> None:
         """Steps whose states are all kept."""
@@ -186,8 +230,7 @@ class _Adjoint:
             self.run_in_registers(reads)
             self.store_state(ScheduleWord.PENDING_SLOT)
             return
-        pairs = zip(reads, self.types, strict=True)
-        self.run(reads, [read.after(type.nbytes) for read, type in pairs])
+        self.run(reads, [reads[k].after(self.types[k].nbytes) for k in self.state.computed])
 
     def run(
         self,
@@ -205,7 +248,7 @@ class _Adjoint:
     def run_in_registers(self, entries: Sequence[Moving]) -> None:
         assert self.forward_line is not None
         self.load_state()
-        state = [(t, read.start) for t, (read, _) in zip(self.types, self.buffers, strict=True)]
+        state = [(t, read.start) for t, read in zip(self.types, self.state.reads, strict=True)]
         self.writer.register_loop(
             self.forward_line,
             None,
@@ -220,13 +263,13 @@ class _Adjoint:
         self._copy_states(
             [
                 (self.slot(k, ScheduleWord.SLOT), read.start)
-                for k, (read, _) in enumerate(self.buffers)
+                for k, read in enumerate(self.state.reads)
             ]
         )
 
     def store_state(self, word: ScheduleWord) -> None:
         self._copy_states(
-            [(read.start, self.slot(k, word)) for k, (read, _) in enumerate(self.buffers)]
+            [(read.start, self.slot(k, word)) for k, read in enumerate(self.state.reads)]
         )
 
     def _copy_states(self, copies: Sequence[tuple[Pointer | Moving, Pointer | Moving]]) -> None:
@@ -245,7 +288,9 @@ class _Adjoint:
         writer = self.writer
         count = self.scheduled(ScheduleWord.COUNT)
         reads = [read for read, _ in self.buffers_held]
-        states = [self.slot(k, ScheduleWord.SLOT, -1) for k in range(len(self.types))]
+        for arrays, place in self.places.items():
+            writer.kernel_of_rows(PLACE_SOURCE, [self.schedule, place, arrays])
+        states = [self.state_to_go_back_from(k) for k in range(len(self.types))]
         if self.backward_line is not None:
             held = [(t, read.start) for t, read in zip(self.types_held, reads, strict=True)]
             rows = [*zip(self.types, states, strict=True), *self.rows_back]
@@ -272,12 +317,6 @@ class _Adjoint:
 
     def unread_but_kept(self) -> list[Moving]:
         """Where a step is done again whose results the step back reads."""
-        first = len(self.types)
-        others = [moving for _, moving in self.unread_results]
-        return [
-            *self.unread_entries,
-            *[
-                self.kept_results[k][1] if k in self.kept_results else unread
-                for k, unread in enumerate(others, start=first)
-            ],
-        ]
+        places = self.unread_entries + [moving for _, moving in self.unread_results]
+        kept = self.kept_results
+        return [kept[k][1] if k in kept else places[k] for k in self.computed]

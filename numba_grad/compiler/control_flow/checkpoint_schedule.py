@@ -127,6 +127,19 @@ def kernel(args, lo, hi):
         schedule[SCHEDULE_ADVANCED] += schedule[SCHEDULE_COUNT]
 """
 
+# Words: the schedule, what is written, arrays of a slot. Where steps back begin, in arrays, if a
+# slot has several: what is carried, and its former values. Then the states of a run are one array
+# apart from each other, from its first slot on.
+PLACE_SOURCE = f"""\
+# checkpoints: place
+{_constants()}
+def kernel(args, lo, hi):
+    schedule = buffer(args, 0, int64)
+    place = buffer(args, 1, int64)
+    before = schedule[SCHEDULE_COUNT] - 1
+    place[0] = (schedule[SCHEDULE_SLOT] - before) * integer(args, 2) + before
+"""
+
 
 def schedule_bytes(slots: int) -> int:
     return 8 * (ScheduleWord.END + slots + 1)
