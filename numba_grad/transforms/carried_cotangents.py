@@ -10,6 +10,7 @@ that has memory for some states only, and does without, has the same bits.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from numba_grad.graph.node import OPS, Node, argument, record, recording
 from numba_grad.graph.walk import substitute
@@ -28,12 +29,27 @@ class CarriedCotangents:
     parts: dict[int, tuple[int, list[Node]]]  # sums: of which other one, by which movements
     same: tuple[int, ...]  # what no step changes: the last constants
 
+    def is_like(self, other: "CarriedCotangents") -> bool:
+        """Whether both leave the same out."""
+
+        def described(carried: CarriedCotangents) -> dict[int, Any]:
+            return {
+                k: (source, [(x.op, tuple(x.params.items())) for x in movements])
+                for k, (source, movements) in carried.parts.items()
+            }
+
+        alike = self.negated == other.negated and self.same == other.same
+        return alike and described(self) == described(other)
+
+    def carried(self, count: int) -> list[int]:
+        """The numbers of what it carries, of so many values."""
+        return [k for k in range(count) if k not in self.parts and k not in self.same]
+
     def held(self, held: Sequence[Node]) -> list[Node]:
         """What it carries at first."""
         return [
-            OPS["negative"](x) if k in self.negated else x
-            for k, x in enumerate(held)
-            if k not in self.parts and k not in self.same
+            OPS["negative"](held[k]) if k in self.negated else held[k]
+            for k in self.carried(len(held))
         ]
 
     def constants(self, held: Sequence[Node]) -> list[Node]:

@@ -136,13 +136,14 @@ def _replace_by_functions(
     found: dict[Node, None], own: Collection[Node], readers: dict[Node, set[Node]]
 ) -> None:
     """What is only read to compute functions of parts of it is replaced by these, where they are no
-    larger together: the sum before the gates of a cell by the gates."""
+    larger together: the sum before the gates of a cell by the gates, or by what `exp` makes of
+    minus a part."""
     for x in list(found):
         values: dict[Node, None] = {}
         stack = [x]
         while stack:
             for node in readers.get(stack.pop(), ()):
-                if node in own and node.op.family == "movement" and len(node.inputs) == 1:
+                if node in own and len(node.inputs) == 1 and _is_on_the_way(node):
                     stack.append(node)
                 else:
                     values[node] = None
@@ -154,6 +155,13 @@ def _replace_by_functions(
         ):
             del found[x]
             found.update(values)
+
+
+def _is_on_the_way(node: Node) -> bool:
+    """Whether it is looked at what is made of a value of one input, as of the parts of an array."""
+    if node.op.family == "movement":
+        return True
+    return node.op.family == "elementwise" and node.op.cost <= _CHEAP
 
 
 def _read(

@@ -29,6 +29,7 @@ from numba_grad.transforms.bodies import (
     with_body_of_tangents,
 )
 from numba_grad.transforms.call import CallTarget, Evaluate
+from numba_grad.transforms.carried_cotangents import CarriedCotangents, carrying_less
 from numba_grad.transforms.loop_params import AdjointParams, LoopParams, WhileParams
 
 
@@ -53,11 +54,22 @@ def loop_adjoint(
     reading : one step back that reads results of the step, as where all states are kept
     """
     assert loop.slots is not None
-    held = len(backward.carried) + len(backward.constants)
+    count = len(backward.carried) + len(backward.constants)
+    held = inputs[:count]
+    sums = len(backward.constants)
+    less = of_reading = carrying_less(backward.body, count, sums)
+    if reading is not None:
+        of_reading = carrying_less(reading.body, count, sums)
+        if not less.is_like(of_reading):
+            less, of_reading = [
+                CarriedCotangents(x.body, frozenset(), {}, ()) for x in (backward, reading)
+            ]
+    carried = less.carried(count)
+    own = (*backward.carried, *backward.constants)
     params = AdjointParams(
         loop.body,
-        backward.body,
-        held,
+        less.body,
+        len(carried),
         loop.carried,
         loop.sequences,
         loop.sequences + sum(given),
@@ -65,14 +77,18 @@ def loop_adjoint(
         loop.reverse,
         loop.slots,
         loop.directory,
-        (*backward.carried, *backward.constants, *backward.sequences),
+        (*[own[k] for k in carried], *backward.sequences),
         given,
-        backward.body if reading is None else reading.body,
+        of_reading.body,
         () if reading is None else reading.kept,
+        sum(k >= len(backward.carried) for k in carried),
+        tuple([number for number, k in enumerate(carried) if k in less.negated]),
+        tuple([own[k] for k in less.same]),
     )
-    node = with_results(adjoint_op, [steps, *inputs], params.of_node)
-    results = [result(node, k) for k in range(len(backward.body.outputs))]
-    return results[:held], results[held:]
+    arguments = [*less.held(held), *inputs[count:], *less.constants(held)]
+    node = with_results(adjoint_op, [steps, *arguments], params.of_node)
+    results = [result(node, k) for k in range(len(less.body.outputs))]
+    return less.finals(results[: len(carried)], held), results[len(carried) :]
 
 
 def _infer(*types: Type, **params: Any) -> TupleType:
@@ -125,14 +141,18 @@ def _pullback(
     active, given = own.active, own.given
     shape = own.loop.shape
     first_row = held + carried
-    seeds, state = inputs[:held], inputs[held:first_row]
+    state = inputs[held:first_row]
     sequence_arrays = inputs[first_row : first_row + sequences]
     of_stacks = inputs[first_row + sequences : first_row + rows]
     constants = inputs[first_row + rows :][: len(own.body.arguments) - carried - sequences]
     of_loop = [*state, *sequence_arrays, *constants]
     tangents: list[Node | None] = [None] * len(of_loop)
-    for number, a in zip(active, cotangents, strict=True):
-        tangents[number] = a
+
+    def signed(place: int, x: Node | None) -> Node | None:
+        return OPS["negative"](x) if x is not None and place in own.negated else x
+
+    for place, (number, a) in enumerate(zip(active, cotangents, strict=True)):
+        tangents[number] = signed(place, a)
     forward = forward_body(own.body, shape, [t is not None for t in tangents])
     moved = inputs_with_tangents(forward, shape, of_loop, tangents)
     loop = with_body_of_tangents(own.loop, forward)
@@ -141,13 +161,15 @@ def _pullback(
     # Cotangents of the loop with tangents: those of the loop, of its tangents.
     of_tangents: list[Node | None] = [None] * len(node.type.items)
     found: list[Node | None] = [None] * (1 + len(inputs))
-    seeds_of = dict(zip([k for k in active if k < carried], seeds, strict=False))
+    first_sum = held - own.sums
+    seed_of = {k: place for place, k in enumerate(active[:first_sum])}
+    seed_of |= {k: len(inputs) - len(own.same) + n for n, k in enumerate(own.same) if k < carried}
     for number, k in enumerate(forward.carried):
-        if k in seeds_of:
-            place = first_carried + carried + number
-            of_tangents[place] = seeds_of[k]
-            found[1 + list(seeds_of).index(k)] = result(node, place)
-    for number, a in enumerate(cotangents[len(seeds_of) : held], start=len(seeds_of)):
+        if k in seed_of:
+            place, seed = first_carried + carried + number, seed_of[k]
+            of_tangents[place] = signed(seed, inputs[seed])
+            found[1 + seed] = signed(seed, result(node, place))
+    for number, a in enumerate(cotangents[first_sum:held], start=first_sum):
         found[1 + number] = a  # sums are added to
     stacked = [carried + k for k, is_given in enumerate(given) if is_given]
     for number, k in enumerate(forward.stacked):

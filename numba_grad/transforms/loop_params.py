@@ -96,7 +96,7 @@ class AdjointParams(_Params):
 
     body: CallTarget  # of the loop
     backward: CallTarget  # one step back
-    held: int  # cotangents that are carried
+    held: int  # cotangents that are carried, and sums
     carried: int  # by the loop
     sequences: int  # of the loop
     rows: int  # these, and cotangents of stacked results
@@ -110,6 +110,9 @@ class AdjointParams(_Params):
     # their numbers: so what is computed has the same bits as where all is kept.
     reading: CallTarget
     kept: tuple[int, ...]
+    sums: int  # how many of the cotangents that are carried, the last ones, are sums
+    negated: tuple[int, ...]  # which of them are carried with the other sign
+    same: tuple[int, ...]  # of which carried values the cotangent is one of the last constants
 
     @property
     def loop(self) -> LoopParams:

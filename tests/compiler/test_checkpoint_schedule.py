@@ -21,21 +21,21 @@ from numba_grad.runtime.plan import Plan, PlanBuilder
 INT = np.dtype(np.int64)
 
 
-def plan_of(source: str, inputs: int, slots: int | None = None) -> Plan:
+def plan_of(source: str, inputs: int, *numbers: int) -> Plan:
     """A plan that runs one of the kernels on its inputs, the first of which it writes to."""
     builder = PlanBuilder(inputs, [])
     words: list[object] = [(builder.input(k), 0) for k in range(inputs)]
-    builder.step(builder.kernel(build(source)), [*words, *([] if slots is None else [slots])])
+    builder.step(builder.kernel(build(source)), [*words, *numbers])
     return builder.build()
 
 
 next_plan = functools.cache(lambda: plan_of(NEXT_SOURCE, 1))
 
 
-def schedule_of(steps: int, slots: int) -> Iterator[np.ndarray]:
+def schedule_of(steps: int, slots: int, together: int = 1) -> Iterator[np.ndarray]:
     """The schedule's words at each action."""
     words = np.zeros(schedule_bytes(slots) // 8, INT)
-    native_engine().run(plan_of(START_SOURCE, 2, slots), [words, np.array(steps)])
+    native_engine().run(plan_of(START_SOURCE, 2, slots, together), [words, np.array(steps)])
     while True:
         native_engine().run(next_plan(), [words])
         if not words[ScheduleWord.IS_RUNNING]:
@@ -43,19 +43,25 @@ def schedule_of(steps: int, slots: int) -> Iterator[np.ndarray]:
         yield words
 
 
-def steps_of_all_actions(steps: int, slots: int) -> int:
+def steps_of_all_actions(steps: int, slots: int, together: int = 1) -> int:
     """How many steps are done for their states; checks that each finds the states that it needs,
     and that all steps are gone back over in order."""
     step_in = {0: 0}  # by slot
     left, done = steps, 0
-    for words in schedule_of(steps, slots):
+    for words in schedule_of(steps, slots, together):
         action = Action(words[ScheduleWord.ACTION])
         slot, step, count = (
             int(words[k]) for k in (ScheduleWord.SLOT, ScheduleWord.STEP, ScheduleWord.COUNT)
         )
         assert step_in[slot] == step
-        if action is Action.RETURN:
+        if action in (Action.RETURN, Action.RETURN_TOGETHER):
+            if action is Action.RETURN_TOGETHER:
+                count *= together
+            else:
+                assert together == 1 or count < together
             assert step == left - 1
+            before = int(words[ScheduleWord.BEFORE])
+            assert all(step_in[slot - k] == step - k for k in range(before + 1))
             assert all(step_in[slot - k] == step - k for k in range(count))
             left -= count
             continue
@@ -70,9 +76,11 @@ def steps_of_all_actions(steps: int, slots: int) -> int:
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 4, 7, 20])
-def test_steps_done_again_are_those_of_the_formula(slots):
+@pytest.mark.parametrize("together", [1, 4])
+def test_steps_done_again_are_those_of_the_formula(slots, together):
     for steps in (0, 1, 2, 3, 4, 5, 8, 13, 21, 34, 55, 89, 144):
-        assert steps_of_all_actions(steps, slots) == steps_done_again(steps, slots), steps
+        expected = steps_done_again(steps, slots)
+        assert steps_of_all_actions(steps, slots, together) == expected, steps
 
 
 @pytest.mark.parametrize(

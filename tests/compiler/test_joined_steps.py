@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,21 @@ def test_joined_steps_have_the_bits_of_single_ones_and_of_few_states(
     assert same(gradient(name, steps, "2 states")(*given(steps)), expected)
 
 
+@pytest.mark.parametrize("name", LOOPS)
+def test_runs_of_states_are_gone_back_over_in_passes_of_several_steps(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(programs, "ELEMENTS_ONE_BY_ONE", ONE_BY_ONE)
+    steps = 19
+    expected = gradient(name, steps)(*given(steps))
+    for elements in (ONE_BY_ONE, JOINED):
+        monkeypatch.setattr(programs, "ELEMENTS_ONE_BY_ONE", elements)
+        for memory in ("1 states", "3 states", "4 states", "7 states", "18 states"):
+            assert same(gradient(name, steps, memory)(*given(steps)), expected), memory
+    in_file = gradient(name, steps, f"disk:{tmp_path}:1 MB")
+    assert same(in_file(*given(steps)), expected)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.parametrize("steps", [0, 2, 3, 5, 6, 8, 9])
@@ -124,8 +140,11 @@ def test_second_derivatives_and_batches(name: str, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(programs, "ELEMENTS_ONE_BY_ONE", elements)
         second = gradient(name, 6, order=2)(c, u, rows)
         results.append([*second, *ng.jit(lambda c: batched(c, u, rows))(many)])
+    within = gradient(name, 6, "4 states", order=2)(c, u, rows)
     for one, joined in zip(*results, strict=True):
         np.testing.assert_allclose(joined, one, rtol=1e-13, atol=1e-15)
+    for one, of_few in zip(results[0], within, strict=False):
+        np.testing.assert_allclose(of_few, one, rtol=1e-12, atol=1e-14)
 
 
 def kernels(name: str, steps: int) -> set[str]:

@@ -6,6 +6,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.graph.node import OPS, argument, grad_mode
 from numba_grad.graph.types import array_type
+from numba_grad.ops.families import literal
 from numba_grad.transforms.call import CallTarget
 
 FLOAT = np.dtype(np.float64)
@@ -138,6 +139,25 @@ def test_functions_of_a_sum_are_kept_rather_than_the_sum():
     assert also_read == []
     other = kept_of(lambda x, w: add(cell(x, w), sin(part_of(matmul(x, w)))), *shapes)
     assert "matmul" in other
+
+
+def test_functions_of_a_sum_are_kept_where_cheap_operations_come_first():
+    # Gates of a cell by 1 / (1 + exp(-z)).
+    def gates(x, w):
+        z = matmul(x, w)
+        parts = [OPS["slice"](z, starts=(0, 10 * k), sizes=(4, 10), steps=(1, 1)) for k in range(2)]
+        one = literal(1.0, FLOAT)
+        of_parts = [OPS["reciprocal"](add(one, exp(OPS["negative"](part)))) for part in parts]
+        return mul(*of_parts)
+
+    assert kept_of(gates, (4, 20), SQUARE) == ["exp", "exp"]
+
+    # Not where the derivative reads the sum itself.
+    def also_read(x, w):
+        z = matmul(x, w)
+        return mul(exp(OPS["negative"](z)), z)
+
+    assert "matmul" in kept_of(also_read, (4, 20), SQUARE)
 
 
 def part_of(z):

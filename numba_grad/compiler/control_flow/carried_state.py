@@ -70,7 +70,7 @@ def again_in(body: ClosedGraph, carried: int) -> dict[int, int]:
     return {k: number_of[node] for k, node in stacked if node in number_of}
 
 
-def _chains(followers: dict[int, int], carried: int) -> list[list[int]]:
+def chains_of(followers: dict[int, int], carried: int) -> list[list[int]]:
     """Each computed value with those that follow it, the first one first."""
     after = {source: k for k, source in followers.items()}
     result = []
@@ -106,7 +106,7 @@ def state_of(
     followers = followers_in(body, len(types))
     reads: dict[int, Moving] = {}
     writes: dict[int, Moving] = {}
-    for chain in _chains(followers, len(types)):
+    for chain in chains_of(followers, len(types)):
         nbytes, size = types[chain[0]].nbytes, types[chain[0]].size
         last = len(chain) - 1
         if any(k in entries for k in chain) or chain[0] in again.values():

@@ -26,14 +26,16 @@ class ScheduleWord(enum.IntEnum):
     SLOT = 2  # where the action's first state is
     TARGET = 3  # where a LEAP's state goes
     STEP = 4  # the number of the action's first step
-    COUNT = 5  # steps of the action
+    COUNT = 5  # steps of the action; of a RETURN passes, of several steps maybe
     LEFT = 6  # steps that are still to be gone back over
     TOP = 7  # the last slot that is in use
     SLOTS = 8
     PENDING = 9  # steps whose states are there, to be gone back over next
     PENDING_SLOT = 10  # of the last of them
     ADVANCED = 11  # steps done so far, for their states
-    END = 12
+    TOGETHER = 12  # steps of a pass of RETURN_TOGETHER
+    BEFORE = 13  # of a RETURN: states of its run before the first one that it needs
+    END = 14
 
 
 class Action(enum.IntEnum):
@@ -42,6 +44,7 @@ class Action(enum.IntEnum):
     LEAP = 0  # COUNT steps from the state in SLOT; the state after them goes to TARGET
     STORE = 1  # the same, but the state after each step goes to the next slot
     RETURN = 2  # back over COUNT steps, the last one first: its state is in SLOT
+    RETURN_TOGETHER = 3  # the same, over COUNT times TOGETHER steps
 
 
 def _constants() -> str:
@@ -52,8 +55,8 @@ def _constants() -> str:
     )
 
 
-# Words: the schedule, where the number of steps is, slots. There is one more slot than that, for a
-# state that is used at once.
+# Words: the schedule, where the number of steps is, slots, and how many steps back share a pass
+# where there are as many. There is one slot more than these, for a state that is used at once.
 START_SOURCE = f"""\
 # checkpoints: start
 {_constants()}
@@ -66,6 +69,7 @@ def kernel(args, lo, hi):
     schedule[SCHEDULE_SLOTS] = integer(args, 2)
     schedule[SCHEDULE_PENDING] = 0
     schedule[SCHEDULE_ADVANCED] = 0
+    schedule[SCHEDULE_TOGETHER] = integer(args, 3)
     schedule[SCHEDULE_END] = 0
 """
 
@@ -79,12 +83,21 @@ def kernel(args, lo, hi):
     top = schedule[SCHEDULE_TOP]
     pending = schedule[SCHEDULE_PENDING]
     if pending > 0:
+        together = schedule[SCHEDULE_TOGETHER]
         schedule[SCHEDULE_ACTION] = ACTION_RETURN
         schedule[SCHEDULE_SLOT] = schedule[SCHEDULE_PENDING_SLOT]
         schedule[SCHEDULE_STEP] = left - 1
-        schedule[SCHEDULE_COUNT] = pending
-        schedule[SCHEDULE_PENDING] = 0
-        left -= pending
+        schedule[SCHEDULE_BEFORE] = pending - 1
+        count = pending
+        passes = pending
+        if together > 1 and pending >= together:
+            schedule[SCHEDULE_ACTION] = ACTION_RETURN_TOGETHER
+            passes = pending // together
+            count = passes * together
+        schedule[SCHEDULE_COUNT] = passes
+        schedule[SCHEDULE_PENDING] = pending - count
+        schedule[SCHEDULE_PENDING_SLOT] -= count
+        left -= count
         schedule[SCHEDULE_LEFT] = left
         while top > 0 and schedule[SCHEDULE_END + top] >= left:
             top -= 1
@@ -125,6 +138,19 @@ def kernel(args, lo, hi):
             schedule[SCHEDULE_END + top + 1] = step + count
             schedule[SCHEDULE_TOP] = top + 1
         schedule[SCHEDULE_ADVANCED] += schedule[SCHEDULE_COUNT]
+"""
+
+# Words: the schedule, what is written, arrays of a slot. Where steps back begin, in arrays, if a
+# slot has several: what is carried, and its former values. Then the states of a run are one array
+# apart from each other, from its first slot on.
+PLACE_SOURCE = f"""\
+# checkpoints: place
+{_constants()}
+def kernel(args, lo, hi):
+    schedule = buffer(args, 0, int64)
+    place = buffer(args, 1, int64)
+    before = schedule[SCHEDULE_BEFORE]
+    place[0] = (schedule[SCHEDULE_SLOT] - before) * integer(args, 2) + before
 """
 
 

@@ -62,7 +62,18 @@ def joined_elements(call: Node) -> int:
 
 
 def _bodies(call: Node) -> Sequence[ClosedGraph]:
-    return (call.params["body"],) if call.op.name == "loop" else once_run(call)
+    own = _own_loop(call)
+    return once_run(call) if own is None else (own[0],)
+
+
+def _own_loop(call: Node) -> tuple[ClosedGraph, int] | None:
+    """The body that a loop repeats, and how much it carries; of an adjoint within a memory budget
+    that of its steps back."""
+    if call.op.name == "loop":
+        return call.params["body"], call.params["carried"]
+    if call.op.name == "loop_adjoint":
+        return call.params["reading"], call.params["held"]
+    return None
 
 
 def _calls_in(graph: ClosedGraph) -> list[Node]:
@@ -74,17 +85,19 @@ def _joined_in(graph: ClosedGraph) -> int:
 
 
 def _joined_by(call: Node) -> int:
-    if call.op.name != "loop":
+    own = _own_loop(call)
+    if own is None:
         return sum(map(_joined_in, once_run(call)))
-    body: ClosedGraph = call.params["body"]
-    carried, length, sums = (call.params[name] for name in ("carried", "length", "sums"))
+    body, carried = own
+    # Where only a condition says how many there are: as few as there may be.
+    length = call.params["length"] or 0
     elements = _joined_in(body)
     sizes = [x.type.size for x in body.outputs[:carried]]
     if length >= TOGETHER and sum(sizes) > _SMALL_STATE:
-        if may_be_together(body, carried):
+        if call.op.name == "loop" and may_be_together(body, carried):
             elements += sum(sizes)
         else:
-            elements += sum(x.added.type.size for x in sums_of_steps(body, carried, sums).sums)
+            elements += sum(x.added.type.size for x in sums_added_together(call).sums)
     return length * elements
 
 
@@ -116,8 +129,14 @@ def _may_be_together(body: ClosedGraph, carried: int) -> bool:
     return 0 < cost <= _MOST_COST
 
 
-def sums_of_steps(body: ClosedGraph, carried: int, sums: int) -> SumsOfSteps:
-    """Those of the last `sums` carried values, if several steps should add to them at once."""
+def sums_added_together(call: Node) -> SumsOfSteps:
+    """Those of a loop to which several steps should add at once. Of an adjoint within a memory
+    budget none, where steps back read what steps that are done again have computed: of each of
+    these there is one."""
+    own = _own_loop(call)
+    if own is None or (call.op.name == "loop_adjoint" and call.params["kept"]):
+        return NO_SUMS
+    (body, carried), sums = own, call.params["sums"]
     return body.derived(("sums of steps", carried, sums), lambda: _sums(body, carried, sums))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
+from numba_grad.compiler.control_flow.added_together import AddedTogether
 from numba_grad.compiler.control_flow.carried_state import (
     after,
     again_in,
@@ -12,14 +13,12 @@ from numba_grad.compiler.control_flow.carried_state import (
     overwriting_in,
     state_of,
     step_of_several,
-    two_buffers,
 )
 from numba_grad.compiler.control_flow.joinable_steps import (
     TOGETHER,
-    SumOfSteps,
     SumsOfSteps,
     may_be_together,
-    sums_of_steps,
+    sums_added_together,
 )
 from numba_grad.compiler.control_flow.register_loops import StraightLineCode
 from numba_grad.compiler.control_flow.steps_together import joined_steps
@@ -35,10 +34,8 @@ from numba_grad.compiler.control_flow.writer import (
 )
 from numba_grad.compiler.partition.flat_graph import ClosedGraph
 from numba_grad.compiler.words import Errors, OwnWord, Pointer
-from numba_grad.graph.node import OPS, Node, argument, record
+from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type, array_type
-from numba_grad.graph.walk import substitute
-from numba_grad.ops.families import zeros_like
 from numba_grad.runtime.plan import Control, ErrorSite
 from numba_grad.runtime.progress import label_in
 
@@ -66,7 +63,7 @@ def write_loop(writer: Writer, call: Node) -> None:
     if line is not None:
         _write_in_registers(writer, call, line, rows)
     else:
-        _InMemory(writer, call, [moving for _, moving in rows], constants).write()
+        _InMemory(writer, call, [moving for _, moving in rows], constants).write(call)
 
 
 def _write_in_registers(
@@ -124,12 +121,12 @@ class _InMemory:
             if k >= carried
         }
 
-    def write(self) -> None:
+    def write(self, call: Node) -> None:
         if self.writer.target.joins_steps and self.length >= TOGETHER and self.label is None:
             if may_be_together(self.body, self.carried):
                 self.write_together()
                 return
-            sums = sums_of_steps(self.body, self.carried, self.sums)
+            sums = sums_added_together(call)
             if sums.sums:
                 self.write_with_sums(sums)
                 return
@@ -221,81 +218,35 @@ class _InMemory:
 
     def write_with_sums(self, found: SumsOfSteps) -> None:
         """Several steps, and behind them what they add to sums, in one kernel."""
-        writer, types = self.writer, self.types
-        numbers = [x.number for x in found.sums]
+        writer = self.writer
+        together = AddedTogether(writer, self.body, self.carried, found)
+        numbers, buffers = together.numbers, together.buffers
         steps = self.compiled(numbers, found.read)
         self.outputs = [k for k in self.outputs if k not in numbers]
-        held = [argument(x.added.type) for x in found.sums]
-        buffers = [two_buffers(writer, x.type) for x in held]
-        for sum, node, (read, _) in zip(found.sums, held, buffers, strict=True):
-            if sum.region is None:
-                writer.copy(writer.input(sum.number), read.start, node.type)
-            else:
-                self.write_graph(zeros_like(node), [], read.start)
+        together.begin([writer.input(k) for k in numbers])
+
+        def write_passes(first: int, count: int, done: int, passes: int) -> None:
+            inside = together.inside(
+                steps,
+                count,
+                [(moved(read, done), moved(write, done)) for read, write in buffers],
+                {k: moved(x, first) for k, x in self.reads.items()},
+                [moved(x, first) for x in self.rows],
+                [moved(self.writes[k], first) for k in self.outputs],
+                self.constants,
+            )
+            writer.loop(passes, inside)
+
         passes, left = divmod(self.length, TOGETHER)
-        self.write_passes(found, steps, held, buffers, 0, TOGETHER, passes)
+        write_passes(0, TOGETHER, 0, passes)
         if left:
-            now = [(moved(x, passes), moved(y, passes)) for x, y in buffers]
-            self.write_passes(found, steps, held, now, passes * TOGETHER, left, 1)
+            write_passes(passes * TOGETHER, left, passes, 1)
         self.finish([k for k in range(self.carried) if k not in numbers])
-        for sum, node, (read, _) in zip(found.sums, held, buffers, strict=True):
-            final, type = after(read, passes + (left > 0)), types[sum.number]
-            if sum.region is not None and writer.is_needed(sum.number):
-                place = Pointer(writer.temporary(type.nbytes), 0)
-                whole = argument(type)
-                added = record(OPS["add_slice"], (whole, node), sum.region)
-                self.write_graph(added, [(whole, writer.input(sum.number)), (node, final)], place)
-                final = place
-            writer.finish(sum.number, final, type)
-
-    def write_graph(
-        self, node: Node, given: Sequence[tuple[Node, Pointer]], place: Pointer
-    ) -> None:
-        steps = self.writer.compiled_nodes([node], [x for x, _ in given])
-        self.writer.body(steps, [pointer for _, pointer in given], [place])
-
-    def write_passes(
-        self,
-        found: SumsOfSteps,
-        steps: BodySteps,
-        held: Sequence[Node],
-        buffers: Sequence[tuple[Moving, Moving]],
-        first: int,
-        count: int,
-        passes: int,
-    ) -> None:
-        """Passes of `count` steps each, and of what these add to sums, from step `first` on."""
-        writer, body = self.writer, self.body
-        own = [body.arguments[k] for k in found.read] + [*body.arguments[self.carried :]]
-        sums = [_with_step(x, node, body) for x, node in zip(found.sums, held, strict=True)]
-        rows = [*[self.reads[k] for k in found.read], *self.rows]
-        joined = joined_steps([*held, *own], sums, len(held), len(rows), count)
-        added = writer.compiled_nodes(joined.outputs[-1], joined.arguments)
-
-        def of_step(moving: Moving, number: int) -> Moving:
-            return step_of_several(moved(moving, first), number, count)
-
-        def inside(_: int) -> list[tuple[int, Moving]]:
-            moving: list[tuple[int, Moving]] = []
-            for n in range(count):
-                given = [of_step(x, n) for x in (*self.reads.values(), *self.rows)]
-                places = [of_step(self.writes[k], n) for k in self.outputs]
-                moving += writer.body(steps, [*given, *self.constants], places)
-            given = [read for read, _ in buffers]
-            given += [of_step(x, n) for n in range(count) for x in rows]
-            places = [written for _, written in buffers]
-            return moving + writer.body(added, [*given, *self.constants], places)
-
-        writer.loop(passes, inside)
-
-
-def _with_step(sum: SumOfSteps, held: Node, body: ClosedGraph) -> Node:
-    """A sum, or the region of it that steps add to, with what a step adds."""
-    if sum.region is not None:
-        # Rounded, as it is where it is added to a region in memory.
-        return OPS["add"](held, OPS["positive"](sum.added))
-    [result] = substitute([sum.added], {body.arguments[sum.number]: held})
-    return result
+        for number, (k, (read, _)) in enumerate(zip(numbers, buffers, strict=True)):
+            final = after(read, passes + (left > 0))
+            if writer.is_needed(k):
+                final = together.whole(number, writer.input(k), final, self.types[k])
+            writer.finish(k, final, self.types[k])
 
 
 _BOOLEAN = array_type((), np.dtype(np.bool_))

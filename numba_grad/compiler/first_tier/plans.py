@@ -13,7 +13,11 @@ from numba_grad.compiler import cpu_target
 from numba_grad.compiler.building import build
 from numba_grad.compiler.building.engine_build import build_kernels
 from numba_grad.compiler.compiled_program import CompiledProgram
-from numba_grad.compiler.control_flow.checkpoint_schedule import NEXT_SOURCE, START_SOURCE
+from numba_grad.compiler.control_flow.checkpoint_schedule import (
+    NEXT_SOURCE,
+    PLACE_SOURCE,
+    START_SOURCE,
+)
 from numba_grad.compiler.control_flow.loops import UNFINISHED_SOURCE
 from numba_grad.compiler.control_flow.program import control_program
 from numba_grad.compiler.control_flow.writer import BodySteps, Overwriting
@@ -313,7 +317,7 @@ def _of_all_loops() -> list[build.KernelRequest]:
     copies = [cpu_target.TARGET.copy_step(nbytes, nbytes).source for nbytes in (4, 8)]
     return [
         build.KernelRequest(x, is_quick=True)
-        for x in (*copies, START_SOURCE, NEXT_SOURCE, UNFINISHED_SOURCE)
+        for x in (*copies, START_SOURCE, NEXT_SOURCE, PLACE_SOURCE, UNFINISHED_SOURCE)
     ]
 
 
