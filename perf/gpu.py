@@ -173,6 +173,46 @@ def normalization(rows: int, columns: int) -> Workload:
     )
 
 
+def softmax(rows: int, columns: int) -> Workload:
+    def function(library: Library) -> Callable[..., Any]:
+        def f(x: Any) -> Any:
+            powers = library.np.exp(x - library.np.max(x, 1)[:, None])
+            return powers / powers.sum(1)[:, None]
+
+        return f
+
+    return Workload(
+        f"softmax of {rows} x {columns}, float32",
+        lambda: [np.random.default_rng(0).standard_normal((rows, columns), np.float32)],
+        function,
+        2 * 4 * rows * columns,
+        peers=("numba_grad", "jax", "cupy"),
+        tolerance=1e-4,
+        shapes=lambda: [np.broadcast_to(np.float32(0), (rows, columns))],
+    )
+
+
+def products(side: int) -> Workload:
+    """Two of three products are the gradient's."""
+
+    def inputs() -> list[np.ndarray]:
+        rng = np.random.default_rng(0)
+        return [rng.standard_normal((side, side)) for _ in range(2)]
+
+    def function(library: Library) -> Callable[..., Any]:
+        return lambda x, y: library.np.tanh(x @ y / side).sum()
+
+    return Workload(
+        f"gradient of tanh(x @ y), {side} x {side}, float64",
+        inputs,
+        function,
+        0,
+        (0, 1),
+        ("numba_grad", "torch eager", "torch compile", "jax"),
+        shapes=lambda: [np.broadcast_to(np.zeros(1), (side, side))] * 2,
+    )
+
+
 def small_kernels(count: int) -> Workload:
     """Sums over 64 numbers that each need the one before: nothing to fuse."""
 
@@ -238,6 +278,8 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "forces": lambda: forces(20_000),
     "heat": lambda: heat(LONG_SIDE, 200),
     "normalization": lambda: normalization(65_536, 1024),
+    "softmax": lambda: softmax(65_536, 1024),
+    "products": lambda: products(4096),
     "small_kernels": lambda: small_kernels(200),
     "counted_trips": lambda: counted_trips(1000),
     "conditional_trips": lambda: conditional_trips(1000),
