@@ -41,6 +41,7 @@ SELDOM = {
     "numba_grad.frontend.absent_attributes",
     "numba_grad.frontend.lowered",
     "numba_grad.frontend.python_control_flow.rewriting",
+    "numba_grad.graph.native_walks",
     "numba_grad.transforms.carried_parts",
     "numba_grad.transforms.rerolling",
     "numba_grad.transforms.rows_as_values",

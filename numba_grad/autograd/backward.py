@@ -491,17 +491,9 @@ class _Pass:
         # Not a set: what is computed, and in which order gradients are added, must not depend on
         # addresses.
         given = dict.fromkeys([*roots.nodes, *roots.seeds, *roots.batched.values()])
-        self._follow(given)
+        held = self._follow(given)
         self.recorded = self.order
-        self.pending = [
-            x
-            for x in self.order
-            if x.handle is not None
-            and x.handle() is not None  # of a long loop hardly one
-            and x.value is None
-            and x.op is not ARGUMENT
-            and held_tensor(x) is not None
-        ]
+        self.pending = [x for x in held if x.op is not ARGUMENT and held_tensor(x) is not None]
         for target in self.targets or ():
             state_of(target)
         if self.may_reroll:
@@ -512,12 +504,14 @@ class _Pass:
         if self.targets is not None:
             self.target_nodes = self._targets_in(self.order)
 
-    def _follow(self, nodes: Iterable[Node]) -> None:
-        """Find what is behind `nodes`."""
-        self._go_along(history_of(nodes, with_pending=True))
+    def _follow(self, nodes: Iterable[Node]) -> list[Node]:
+        """Find what is behind `nodes`; returns those of it that have a tensor, and no value."""
+        history = history_of(nodes, with_pending=True)
+        self._go_along(history)
+        return history.held
 
     def _go_along(self, history: History) -> None:
-        self.order, ends = history
+        self.order, ends = history.nodes, history.ends
         self.leaves = [
             x for x in ends if x.requires_grad and x.op.vjp is None and not order_of.is_first(x)
         ]
@@ -730,13 +724,18 @@ class _Pass:
 
     def _release(self) -> None:
         executed = {x for x in self.order if self._is_executed(x)}
+        inside: list[Sequence[Node]] = []  # of loops: what was gone through as one operation
         if self.originals:
             originals = self.originals
+            for found in self.loops:
+                if found.loop in executed:
+                    inside += [found.before, found.steps]
             executed = {originals.get(x, x) for x in executed}
-            loops = [x for x in self.loops if x.loop in executed]
-            others = [*self.passed_by, *(x for loop in loops for x in (*loop.before, *loop.steps))]
-            executed.update([originals.get(x, x) for x in others if x.requires_grad])
-        release(self.recorded, executed)
+            executed.update([originals.get(x, x) for x in self.passed_by if x.requires_grad])
+            # Of a loop after another one, steps may be copies.
+            if len(self.loops) > 1:
+                inside = [[originals.get(x, x) for x in steps] for steps in inside]
+        release(self.recorded, executed, inside)
 
     def _is_executed(self, node: Node) -> bool:
         """Whether the pass has gone through an operation."""

@@ -18,12 +18,23 @@ from numba_grad.ops.control import custom
 _EXACT_LEAVES = 1024
 
 
-def release(order: Sequence[Node], executed: AbstractSet[Node]) -> None:
+def release(
+    order: Sequence[Node], executed: set[Node], inside: Sequence[Sequence[Node]] = ()
+) -> None:
     """Free what the operations of `executed` saved.
 
     `order` is the whole history, inputs before users. Operations whose derivative reads no values
-    (a sum, an addition) save nothing, so another pass may go through them.
+    (a sum, an addition) save nothing, so another pass may go through them. `inside` are steps of
+    loops, which hardly ever have values; they count as executed where they require grad.
     """
+    for steps in inside:
+        # Of a long loop nearly all nodes there are: no set of them, unless it is asked.
+        for node in steps:
+            if node.requires_grad:
+                if node.value is not None:
+                    executed.add(node)
+                elif node.op.saves:
+                    node.released = True
     links = _Links(order)
     kept = []  # what another pass may go through, and has a value
     for node in executed:
@@ -37,6 +48,7 @@ def release(order: Sequence[Node], executed: AbstractSet[Node]) -> None:
         if node.value is not None:
             kept.append(node)
     if kept:
+        executed.update(*[[x for x in steps if x.requires_grad] for steps in inside])
         _detach_values(kept, executed, links)
 
 

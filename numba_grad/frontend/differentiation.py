@@ -345,7 +345,7 @@ class Differentiation:
             return self.history[1]
         self.history = None
         ends = set(self._ends)
-        history, met = history_of(roots, ends, since=self.first_serial)
+        history, met, _ = history_of(roots, ends, since=self.first_serial)
         self.meets_callers = not ends.issuperset(met)
         if not self.meets_callers:
             if OPS["update_slice"] in map(_op, history):

@@ -1,12 +1,17 @@
 """Walks of a graph. Iterative throughout: chains of 100,000 nodes are ordinary."""
 
+import itertools
+import sys
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from numba_grad.graph.node import ARGUMENT, Node, grad_mode, record, recording
+
+if TYPE_CHECKING:
+    from numba_grad.graph.native_walks import NativeWalks
 
 by_serial = attrgetter("serial")
 _MANY = 1000
@@ -58,11 +63,20 @@ class History(NamedTuple):
 
     nodes: list[Node]  # inputs before users
     ends: list[Node]  # those of them that gradients do not go on from
+    held: list[Node]  # those that have a tensor in use, and no value
+
+
+def _no_native_walks() -> "NativeWalks | None":
+    return None
+
+
+# Which the compiler says, as it compiles them.
+native_walks: "Callable[[], NativeWalks | None]" = _no_native_walks
 
 
 def history_of(
     roots: Iterable[Node],
-    ends: Container[Node] = (),
+    ends: Collection[Node] = (),
     *,
     since: int = 0,
     with_pending: bool = False,
@@ -76,7 +90,25 @@ def history_of(
     since : the serial of a node: what was recorded before it is not followed either
     with_pending : whether it includes what has to be computed before, which has no value yet
     """
-    stack = [x for x in dict.fromkeys(roots) if with_pending or x.requires_grad]
+    first = [x for x in dict.fromkeys(roots) if with_pending or x.requires_grad]
+    found = _walked(first, ends, since, with_pending, _MANY)
+    if found is None:
+        native = native_walks()
+        if native is not None:
+            walked = native.history(tuple(first), tuple(ends), since, with_pending)
+            found = None if walked is None else History(*walked)
+    if found is None:
+        found = _walked(first, ends, since, with_pending, sys.maxsize)
+        assert found is not None
+    return found
+
+
+def _walked(
+    roots: Sequence[Node], ends: Container[Node], since: int, with_pending: bool, most: int
+) -> History | None:
+    """What `history_of` gives; None if that is more than so many. As `walk` in
+    `walk_functions.py`."""
+    stack = list(roots)
     seen = set(stack)
     order: list[Node] = []
     met = []
@@ -84,7 +116,9 @@ def history_of(
     # Depth first: of a loop that gives a result in each step, from the last one to the first, which
     # is the order of memory. All steps at once took twice as long.
     found, follow, take = order.append, stack.append, stack.pop
-    while stack:
+    for _ in itertools.repeat(None, most):
+        if not stack:
+            break
         node = take()
         found(node)
         # Read once: another thread may compute the node, and then drop its inputs.
@@ -104,11 +138,18 @@ def history_of(
                 follow(x)
         if is_end:
             met.append(node)
+    if stack:
+        return None
     # Found from the last to the first, but for some: what is nearly in order is sorted in half of
     # the time of an array.
     order.reverse()
     order.sort(key=by_serial)
-    return History(order, met)
+    return History(order, met, [x for x in order if x.value is None and is_held(x)])
+
+
+def is_held(node: Node) -> bool:
+    """Whether the tensor of a node is in use, maybe for another node by now."""
+    return node.handle is not None and node.handle() is not None
 
 
 def leading_to(order: Iterable[Node], targets: set[Node]) -> set[Node]:

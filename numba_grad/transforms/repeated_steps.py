@@ -5,14 +5,13 @@ inputs are at the same distance (in this step or an earlier one), or the same no
 numbers and rows that follow each other.
 """
 
-import itertools
 from collections.abc import Collection, Hashable, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node
+from numba_grad.graph.survey import NodeSurvey, survey_of
 from numba_grad.graph.types import CPU, TupleType
 from numba_grad.transforms.assigned_rows import (
     UPDATE,
@@ -74,18 +73,17 @@ class RecordedGraph:
         self.read_at_calls = read_at_calls
         self.fewest = fewest
         self.fewest_steps = fewest_steps
-        self.numbers: dict[Node, int] = dict(zip(order, range(len(order)), strict=True))
+        survey = survey_of(order, fixed)
         self.others: list[Node] = []  # inputs that are not in the order
-        read = list(map(_inputs_of, order))
-        self.arities = np.fromiter(map(len, read), np.int64, len(order))
+        self.arities = survey.arities
         self.first_inputs = np.concatenate([[0], np.cumsum(self.arities)])
-        self.inputs = self._numbers_of(read)
+        self.inputs = self._merged(survey.inputs, survey.others)
         # Signatures are 0 of what cannot be in a loop, else equal for equal operations, and odd for
         # those that require grad; of what reads or assigns one row, it is in `row_starts`.
-        self.signatures, accesses = _signatures(order)
+        self.signatures, accesses = _signatures(order, survey)
         self.row_accesses, self.row_starts, self.part_numbers, self.row_parts = accesses
-        self.signatures[~np.fromiter(are_free(order), bool, len(order))] = 0
-        self.signatures[[self.numbers[node] for node in fixed if node in self.numbers]] = 0
+        self.signatures[~survey.are_free] = 0
+        self.signatures[survey.fixed[survey.fixed >= 0]] = 0
         self.row_accesses[self.signatures == 0] = RowAccess.NONE
         # What nodes read in the graph, where reads of rows are not taken for what was assigned.
         self.inputs_in_graph = self.inputs
@@ -97,28 +95,18 @@ class RecordedGraph:
         # those are that are read at each call.
         self.number_types, self.number_offsets = _types_of_numbers(self.others, read_at_calls)
 
-    def _numbers_of(self, read: Sequence[Sequence[Node]]) -> np.ndarray:
-        numbers, others, first_inputs = self.numbers, self.others, self.first_inputs
-        inputs = itertools.chain.from_iterable(read)
-        found = np.fromiter(
-            map(numbers.get, inputs, itertools.repeat(_OUTSIDE)), np.int64, first_inputs[-1]
-        )
-        equal: dict[object, int] = {}  # small arrays by their elements: `np.zeros(1)` of each step
-        outside = np.flatnonzero(found == _OUTSIDE)
-        readers = np.searchsorted(first_inputs, outside, "right") - 1
-        places = outside - first_inputs[readers]
-        for k, reader, place in zip(
-            outside.tolist(), readers.tolist(), places.tolist(), strict=True
-        ):
-            x = read[reader][place]
-            if x not in numbers:
-                key = self._elements_of(x)
-                if key not in equal:
-                    others.append(x)
-                    equal[key] = -len(others)
-                numbers[x] = equal[key]
-            found[k] = numbers[x]
-        return found
+    def _merged(self, inputs: np.ndarray, others: Sequence[Node]) -> np.ndarray:
+        """`inputs`, where equal small arrays are one, as `np.zeros(1)` of each step."""
+        equal: dict[object, int] = {}  # by elements
+        numbers = np.zeros(len(others) + 1, np.int64)  # the last one stands for -1
+        for k, x in enumerate(others):
+            number = equal.setdefault(self._elements_of(x), -1 - len(self.others))
+            if number == -1 - len(self.others):
+                self.others.append(x)
+            numbers[-1 - k] = number
+        if len(self.others) == len(others):
+            return inputs
+        return np.where(inputs < 0, numbers[inputs.clip(max=-1)], inputs)
 
     def _elements_of(self, x: Node) -> object:
         """What is the same for arrays that may stand for each other, whatever is done to one."""
@@ -337,21 +325,17 @@ def _longest_run(flags: np.ndarray) -> tuple[int, int]:
 
 # Signatures. What can be said of many nodes at once is: a call for each takes as long as the rest.
 
-_inputs_of, _kind_of = attrgetter("inputs"), attrgetter("kind")
-_requires_grad_of = attrgetter("requires_grad")
-_OUTSIDE = -(1 << 62)
 
-
-def _signatures(nodes: Sequence[Node]) -> tuple[np.ndarray, RowAccesses]:
+def _signatures(nodes: Sequence[Node], survey: NodeSurvey) -> tuple[np.ndarray, RowAccesses]:
     """For each node the signature, and what it has to do with rows."""
-    kinds = 2 * np.fromiter(map(_kind_of, nodes), np.int64, len(nodes))
+    kinds = 2 * survey.kinds
     # Those of params of their own, by identity: what gradient rules made, and `np.sum`, often.
     kinds_by_params: dict[tuple[Any, ...], int] = {}
     for k in np.flatnonzero(kinds == 0).tolist():
         node = nodes[k]
         key = (node.op, id(node.params), node.type, *[x.type for x in node.inputs])
         kinds[k] = -2 * kinds_by_params.setdefault(key, len(kinds_by_params))
-    kinds += np.fromiter(map(_requires_grad_of, nodes), np.int64, len(nodes))
+    kinds += survey.require_grad
     numbers = np.arange(len(nodes))
     first_of = np.empty(kinds.max() - kinds.min() + 1, np.int64)
     first_of[(kinds - kinds.min())[::-1]] = numbers[::-1]  # the last one that is written stays
@@ -418,17 +402,6 @@ def is_fit(node: Node) -> bool:
         and type.size <= _LARGEST
         and type.device == CPU
     )
-
-
-def are_free(nodes: Sequence[Node]) -> list[bool]:
-    """Whether nobody knows a node but those that read it."""
-    return [
-        x.value is None
-        and x.autograd is None
-        and not x.released
-        and (x.handle is None or x.handle() is None)
-        for x in nodes
-    ]
 
 
 def _name_of(params: dict[str, Any]) -> str:

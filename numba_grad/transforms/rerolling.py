@@ -24,6 +24,7 @@ from numba_grad.graph.node import (
     record,
     recording,
 )
+from numba_grad.graph.survey import are_free
 from numba_grad.graph.walk import copied
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params, slice_params
@@ -33,7 +34,6 @@ from numba_grad.transforms.loops import loop
 from numba_grad.transforms.repeated_steps import (
     RecordedGraph,
     Steps,
-    are_free,
     is_fit,
 )
 from numba_grad.transforms.steps_before import Carried, Comparison, StepBefore
@@ -573,13 +573,13 @@ class _Loop:
         others: set[Node] = set()
         reshaped: dict[Node, Node] = {}  # a row, as a piece
         concatenations = []
-        for node in recorded.nodes[end:]:
+        for number, node in enumerate(recorded.nodes[end:], end):
             if node.op is _CONCATENATE and len(node.inputs) >= recorded.fewest_steps:
                 concatenations.append(node)
                 continue
             for x in node.inputs:
                 if x in place_of:
-                    if node.op is _RESHAPE and recorded.signatures[recorded.numbers[node]]:
+                    if node.op is _RESHAPE and recorded.signatures[number]:
                         reshaped[node] = x
                     else:
                         others.add(x)
