@@ -36,13 +36,14 @@ class Type:
     computed from literals alone has the device "cpu", and may be computed on any.
     """
 
-    __slots__ = ("device", "dtype", "shape", "size")
+    __slots__ = ("device", "dtype", "nbytes", "shape", "size")
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, device: str) -> None:
         self.shape = shape
         self.dtype = dtype
         self.device = device  # "cpu", "cuda:0", ...
         self.size = math.prod(shape)  # number of elements
+        self.nbytes = self.size * dtype.itemsize
         # As in NumPy, also where an axis is empty: strides are products of the others.
         if math.prod(filter(None, shape)) * dtype.itemsize > MOST_BYTES:
             raise ShapeError(
@@ -68,10 +69,6 @@ class Type:
     @property
     def rank(self) -> int:
         return len(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
 
     def __repr__(self) -> str:
         where = "" if self.device == CPU else f" on {self.device}"

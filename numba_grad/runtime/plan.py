@@ -290,23 +290,32 @@ def _table(numbers: array, columns: int) -> np.ndarray:
     return np.array(numbers, np.int64).reshape(-1, columns)
 
 
+_LOWEST_CONTROL = min(map(int, Control))
+
+
 def check_plan(plan: Plan) -> None:
     """Raise InternalError if a number in a plan refers to something that is not there."""
-    limits = (
-        ("step: kernel", plan.steps[plan.steps[:, 0] >= 0, 0], len(plan.kernels)),
-        ("step: control", -plan.steps[:, 0].clip(max=0), 1 - min(Control)),
-        ("step: position of words", plan.steps[:, 1], len(plan.words) + 1),
-        ("step: tasks, or blocks", plan.steps[:, 2], SERIAL),
-        ("relocation: word", plan.relocations[:, 0], len(plan.words)),
-        ("relocation: base", plan.relocations[:, 1], plan.base_count),
+    step_limits = (
+        ("step: kernel", _LOWEST_CONTROL, len(plan.kernels)),
+        ("step: position of words", 0, len(plan.words) + 1),
+        ("step: tasks, or blocks", 0, SERIAL),
+        ("step: grain, or threads of a block", 1, SERIAL + 1),
     )
-    for name, values, limit in limits:
-        if len(values) and not (values.min() >= 0 and values.max() < limit):
-            raise InternalError(
-                f"plan: {name} out of range: {values.min()}..{values.max()}, limit {limit}"
-            )
-    if len(plan.steps) and plan.steps[:, 3].min() < 1:
-        raise InternalError("plan: a grain, or threads of a block, must be at least 1")
+    relocation_limits = (
+        ("relocation: word", 0, len(plan.words)),
+        ("relocation: base", 0, plan.base_count),
+    )
+    for table, limits in ((plan.steps, step_limits), (plan.relocations, relocation_limits)):
+        if not len(table):
+            continue
+        # All columns at once: each plan is looked at, also in a first gradient.
+        for (name, first, end), low, high in zip(
+            limits, table.min(axis=0).tolist(), table.max(axis=0).tolist(), strict=False
+        ):
+            if low < first or high >= end:
+                raise InternalError(
+                    f"plan: {name} out of range: {low}..{high}, limits {first} and {end}"
+                )
     for number in np.flatnonzero(plan.steps[:, 0] < 0).tolist():
         _check_control(plan, number)
 

@@ -42,6 +42,8 @@ _LAST_DIGIT_OF_MEASURING = "0"
 _PART_OF_BOUND = 1 / 64
 _WRITES_PER_SCAN = 200
 
+_TO_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which Windows has
+
 _lock = new_lock()
 _warned: set[Path] = set()
 _hits = 0
@@ -93,6 +95,7 @@ def key_in(identity: bytes, *parts: str) -> str:
     return prefix_of(identity) + digest.hexdigest()[_DIGITS_OF_ENVIRONMENT:]
 
 
+@functools.cache
 def prefix_of(identity: bytes) -> str:
     """How all keys in an environment begin."""
     return hashlib.sha256(identity).hexdigest()[:_DIGITS_OF_ENVIRONMENT]
@@ -214,10 +217,17 @@ def _content_and_age(key: str) -> tuple[bytes | None, float]:
     if not _is_trusted(config.cache_directory):
         return None, 0.0
     try:
-        with open(_path_of(key), "rb", buffering=0) as file:  # noqa: PTH123
-            return file.readall(), time.time() - os.fstat(file.fileno()).st_mtime
+        # Without an object for the file, which takes as long as all else.
+        number = os.open(_path_of(key), _TO_READ)
     except OSError:  # there is none, or another process removed it
         return None, 0.0
+    try:
+        status = os.fstat(number)
+        return os.read(number, status.st_size), time.time() - status.st_mtime
+    except OSError:
+        return None, 0.0
+    finally:
+        os.close(number)
 
 
 def code_in(key: str, content: bytes) -> bytes | None:

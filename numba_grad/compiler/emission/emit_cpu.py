@@ -11,6 +11,7 @@ block`;
 The same kernel always gives the same bytes: no addresses, no counters that depend on history.
 """
 
+import functools
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -369,6 +370,7 @@ def constant_text(constant: Constant) -> str:
     return f"{name}({int(value)})" if constant.dtype.kind != "b" else f"bool_({bool(value)})"
 
 
+@functools.cache  # NumPy works a name out each time: 2 us
 def dtype_name(dtype: np.dtype) -> str:
     """The name of a dtype in kernel source."""
     return "bool_" if dtype.kind == "b" else dtype.name

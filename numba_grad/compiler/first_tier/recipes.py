@@ -12,7 +12,7 @@ import math
 from array import array
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,8 +92,7 @@ class Recipe:
     results: list[tuple[int, int, int, int]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """A value that is computed, and the base that it is to be left at, if it matters."""
 
     type: Type
