@@ -24,7 +24,7 @@ from numba_grad.ops.control import by_pullback, rebuild_with_results, result, wi
 from numba_grad.ops.families import literal, placed
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.jvp import Tangent, pushed_forward
-from numba_grad.transforms.kept_values import values_worth_keeping
+from numba_grad.transforms.kept_values import Policy, values_saved, values_worth_keeping
 from numba_grad.transforms.vjp import cotangents, reached
 
 Derived = TypeVar("Derived")
@@ -135,6 +135,22 @@ class CallTarget:
         if not kept:
             return self, 0
         return CallTarget(self.name, self.arguments, [*self.outputs, *kept]), len(kept)
+
+    def saving(self, policy: Policy) -> "tuple[CallTarget, int]":
+        """The same graph that also returns what its derivative reads of what a policy says to save;
+        and how many values these are."""
+        try:
+            vjp = self.vjp(tuple(is_inexact(x.dtype) for x in self.outputs))
+        except GradientError:
+            return self, 0  # which who differentiates is told
+        kept = values_saved(self.outputs, vjp.target.outputs, self.arguments, policy)
+        if not kept:
+            return self, 0
+
+        def with_kept() -> CallTarget:
+            return CallTarget(self.name, self.arguments, [*self.outputs, *kept])
+
+        return self.derived(("saving", *kept), with_kept), len(kept)
 
     def vjp_reading(self, given: tuple[bool, ...], kept: int) -> "CallVjp":
         """The derivative, which takes the last `kept` outputs after the cotangents."""
@@ -331,16 +347,28 @@ call_op = Op(
 )
 
 
-def call(target: CallTarget, inputs: Sequence[Node], *, keeps: bool = False) -> list[Node]:
+def call(
+    target: CallTarget,
+    inputs: Sequence[Node],
+    *,
+    keeps: bool = False,
+    policy: Policy | None = None,
+) -> list[Node]:
     """The results of calling `target` on `inputs`, which have its arguments' types.
 
-    `keeps`: whether its derivative may read values of the inside, rather than compute all of them
-    again
+    Parameters
+    ----------
+    keeps : whether its derivative may read values of the inside, rather than compute all of them
+        again
+    policy : which of them it reads, if that is given
     """
     kept = 0
-    if keeps and not target.has_bodies and any(x.requires_grad for x in inputs):
-        nbytes = sum(x.type.nbytes for x in (*target.arguments, *target.outputs))
-        target, kept = target.keeping(nbytes)
+    if not target.has_bodies and any(x.requires_grad for x in inputs):
+        if policy is not None:
+            target, kept = target.saving(policy)
+        elif keeps:
+            nbytes = sum(x.type.nbytes for x in (*target.arguments, *target.outputs))
+            target, kept = target.keeping(nbytes)
     results = _called(target, inputs, kept)[1]
     return results[: len(results) - kept]
 

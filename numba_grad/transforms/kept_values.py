@@ -8,7 +8,7 @@ from other processes always is.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from numba_grad.graph.node import Node
 from numba_grad.graph.order import is_communicated
@@ -55,6 +55,39 @@ def values_worth_keeping(
         if sum(x.type.nbytes for x in found if x not in stored) <= room:
             return found
     return choice.made(_STORED, room)
+
+
+# (operation, *types of its inputs, name="", **params) -> whether to save it
+Policy = Callable[..., bool]
+# What is no work to compute again.
+_NO_WORK = ("movement", "literal", "iota", "leaf")
+
+
+def values_saved(
+    outputs: Sequence[Node],
+    of_derivative: Sequence[Node],
+    available: Collection[Node],
+    policy: Policy,
+) -> list[Node]:
+    """Values of a graph that its derivative reads, of those that a policy says to save."""
+    own = toposort(outputs)
+    names = {x.inputs[0]: x.params["name"] for x in own if x.op.name == "named"}
+    saved = {
+        x
+        for x in own
+        if x not in available and x.op.name != "named" and _is_saved(x, names.get(x, ""), policy)
+    }
+    order = toposort(of_derivative, stop=lambda x: x in saved or x in available)
+    return [x for x in order if x in saved]
+
+
+def _is_saved(node: Node, name: str, policy: Policy) -> bool:
+    if isinstance(node.type, TupleType) or (node.op.family in _NO_WORK and not name):
+        return False
+    # A result of a function that is called is said to be that of the call.
+    said = node.inputs[0] if node.op.name == "item" else node
+    params = {} if said.op.family == "call" else said.params
+    return bool(policy(said.op.name, *[x.type for x in said.inputs], **{**params, "name": name}))
 
 
 class _Choice:

@@ -379,3 +379,88 @@ def test_checkpoint_passes_static_arguments_as_they_are(numbers):
 def test_checkpoint_takes_functions():
     with pytest.raises(TypeError, match="checkpoint: not a function"):
         ng.checkpoint(3)
+
+
+def layered(x, w, v):
+    hidden = ng.checkpoint_name(np.tanh(x @ w), "hidden")
+    return np.sin(hidden @ v) * np.exp(hidden @ w)
+
+
+POLICIES = {
+    "none": (None, {"matmul": 3, "tanh": 1}),
+    "nothing": (ng.checkpoint_policies.nothing_saveable, {"matmul": 3, "tanh": 1}),
+    "everything": (ng.checkpoint_policies.everything_saveable, {"matmul": 0, "tanh": 0}),
+    "dots": (ng.checkpoint_policies.dots_saveable, {"matmul": 0, "tanh": 1}),
+    "no batch": (ng.checkpoint_policies.dots_with_no_batch_dims_saveable, {"matmul": 0, "tanh": 1}),
+    "name": (ng.checkpoint_policies.save_only_these_names("hidden"), {"matmul": 2, "tanh": 0}),
+    "other": (ng.checkpoint_policies.save_only_these_names("other"), {"matmul": 3, "tanh": 1}),
+    "any but": (ng.checkpoint_policies.save_any_names_but_these("hidden"), {"matmul": 3}),
+    "any": (ng.checkpoint_policies.save_any_names_but_these("other"), {"matmul": 2, "tanh": 0}),
+    "except": (
+        ng.checkpoint_policies.save_anything_except_these_names("hidden"),
+        {"matmul": 0, "tanh": 1},
+    ),
+    "both": (
+        ng.checkpoint_policies.save_from_both_policies(
+            ng.checkpoint_policies.save_only_these_names("hidden"),
+            ng.checkpoint_policies.dots_saveable,
+        ),
+        {"matmul": 0, "tanh": 0},
+    ),
+    "own": (lambda operation, *types, **params: operation == "tanh", {"matmul": 2, "tanh": 0}),
+}
+
+
+WEIGHTS = [RNG.standard_normal((5, 5)) for _ in range(3)]
+
+
+def done_again(f, *args):
+    """Products of matrices and tanh that the derivative of `f` with a checkpoint computes again."""
+    text = str(ng.jit(ng.grad(lambda *args: f(*args).sum(), (0, 1, 2))).lower(*args).graph)
+    derivative = text[text.index("\nvjp of ") :]
+    return {"matmul": derivative.count("matmul(") - 6, "tanh": derivative.count("tanh(")}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_policies_say_what_checkpoint_keeps(name):
+    policy, counts = POLICIES[name]
+    layer = ng.checkpoint(layered, policy=policy)
+    assert done_again(layer, *WEIGHTS).items() >= counts.items()
+    expected = ng.grad(lambda *args: layered(*args).sum(), (0, 1, 2))(*WEIGHTS)
+    for transform in (ng.jit, lambda f: f):
+        found = transform(ng.grad(lambda *args: layer(*args).sum(), (0, 1, 2)))(*WEIGHTS)
+        for x, y in zip(found, expected, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-12)
+
+
+def test_policies_see_dimensions_and_names_in_batches():
+    policy = ng.checkpoint_policies.dots_with_no_batch_dims_saveable
+    layer = ng.checkpoint(layered, policy=policy)
+    assert done_again(layer, *[np.stack([x, x]) for x in WEIGHTS])["matmul"] == 3
+    policy = ng.checkpoint_policies.save_only_these_names("hidden")
+    layer = ng.checkpoint(lambda *args: ng.vmap(layered)(*args), policy=policy)
+    assert done_again(layer, *[np.stack([x, x]) for x in WEIGHTS]) == {"matmul": 2, "tanh": 0}
+    x, w, v = WEIGHTS
+    kept = ng.checkpoint(layered, policy=policy)
+    second = ng.hessian(lambda a: kept(a * x, w, v).sum())(0.7)
+    np.testing.assert_allclose(second, ng.hessian(lambda a: layered(a * x, w, v).sum())(0.7), 1e-9)
+    tangent = ng.jvp(lambda a: kept(a * x, w, v).sum(), (0.7,), (1.0,))[1]
+    slope = ng.grad(lambda a: layered(a * x, w, v).sum())(0.7)
+    np.testing.assert_allclose(tangent, slope, rtol=1e-12)
+
+
+def test_with_loops_inside_all_is_computed_again():
+    def f(a):
+        return ng.fori_loop(0, 3, lambda i, x: ng.checkpoint_name(np.tanh(a * x), "x"), a)
+
+    policy = ng.checkpoint_policies.save_only_these_names("x")
+    assert bits([ng.grad(ng.checkpoint(f, policy=policy))(0.7)]) == bits([ng.grad(f)(0.7)])
+
+
+def test_names_of_containers_and_bad_policies():
+    named = ng.checkpoint_name({"x": ng.tensor([1.0]), "n": 3, "none": None}, "state")
+    assert (named["x"].tolist(), named["n"], named["none"]) == ([1.0], 3, None)
+    with pytest.raises(TypeError, match="checkpoint: the policy is not a function"):
+        ng.checkpoint(np.sin, policy="dots_saveable")
+    with pytest.raises(TypeError, match="checkpoint_name: a name is a text"):
+        ng.checkpoint_name(ng.tensor(1.0), 3)

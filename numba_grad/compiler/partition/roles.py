@@ -8,7 +8,7 @@ FREE_FAMILIES = ("movement", "literal", "iota")
 # What a loop nest computes element by element, without a sum.
 INLINE_FAMILIES = ("elementwise", *FREE_FAMILIES)
 # The value of their input.
-RENAMINGS = ("detach", "identity", "checkpoint", "to_device")
+RENAMINGS = ("detach", "identity", "named", "to_device")
 # The value of one of their inputs. A call is computed as its items, all by one segment.
 ALIASES = (*RENAMINGS, "item", "custom", "pack")
 # Of the family of movements, but a chain of them would be computed again, from its start, in each
