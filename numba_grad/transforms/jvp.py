@@ -9,7 +9,7 @@ modes, batched and compiled. None stands for a tangent of 0, which nothing is co
 integers, bools and what does not depend on the inputs have no other.
 """
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -90,7 +90,7 @@ def pushed_forward(
     return without_collection(_pushed_forward, roots, given, order, is_recorded)
 
 
-def _recorded(roots: Sequence[Node], given: Container[Node], since: int) -> list[Node]:
+def _recorded(roots: Sequence[Node], given: Collection[Node], since: int) -> list[Node]:
     """The operations behind `roots`, inputs before users."""
     behind = history_of(roots, given, since=since, with_pending=True)
     return [x for x in behind.nodes if x.inputs and x.serial >= since and x not in given]

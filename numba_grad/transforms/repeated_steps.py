@@ -144,7 +144,7 @@ class RecordedGraph:
         [x] = row.inputs
         if x.type is not read.type or x.requires_grad != row.requires_grad:
             return assigned
-        number = self.numbers.get(x, -1)
+        number = int(self.inputs_in_graph[self.first_inputs[assigned]])
         return number if number >= 0 else assigned
 
     def assigns_row(self, number: int) -> bool:
