@@ -162,6 +162,7 @@ class HostDriver(Driver):
         self._used = [0] * devices
         self._peak = [0] * devices
         self._pooled: list[list[int]] = [[] for _ in range(devices)]  # sizes
+        self._pinned: list[np.ndarray] = []
         self._failure: str | None = None  # error of the next kernel
         self._error: str | None = None  # what every call returns, since a kernel failed
 
@@ -434,6 +435,20 @@ class HostDriver(Driver):
     def _check_host(self, address: int, call: str) -> None:
         if address == 0 or self._find(address) is not None:
             raise Misuse(f"{call}: {address:#x} is no address of the host")
+
+    def allocate_pinned(self, nbytes: int) -> int:
+        self._call("allocate_pinned")
+        self._current("allocate_pinned")
+        pinned = np.full(nbytes, 0xFF, np.uint8)
+        self._pinned.append(pinned)
+        return pinned.ctypes.data
+
+    def copy_to_pinned(self, host_address: int, address: int, nbytes: int, stream: int) -> None:
+        places = [host_address - pinned.ctypes.data for pinned in self._pinned]
+        sizes = [pinned.size for pinned in self._pinned]
+        if not any(0 <= p <= n - nbytes for p, n in zip(places, sizes, strict=True)):
+            raise Misuse(f"copy_to_pinned: {host_address:#x} is not page-locked")
+        self.copy_to_host(host_address, address, nbytes, stream)
 
     def copy_on_device(self, address: int, source: int, nbytes: int, stream: int) -> None:
         self._call("copy_on_device")

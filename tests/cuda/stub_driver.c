@@ -172,6 +172,12 @@ EXPORT CUresult cuMemGetInfo(size_t *available, size_t *total) {
     return 0;
 }
 
+EXPORT CUresult cuMemHostAlloc(void **address, size_t bytes, unsigned flags) {
+    CALL(cuMemHostAlloc, "%zu, %u", bytes, flags);
+    *address = malloc(bytes);
+    return 0;
+}
+
 EXPORT CUresult cuMemcpyHtoDAsync(uint64_t target, const void *source, size_t bytes,
                                   Handle stream) {
     CALL(cuMemcpyHtoDAsync, "%zu, %#lx", bytes, stream);

@@ -119,6 +119,13 @@ CALLS = [
         ["cuMemcpyDtoHAsync(48, 0x5000)"],
     ),
     ("back.tolist()", "[3, -4, 3, -4, 3, -4]", []),
+    ("p = d.allocate_pinned(16)", "None", ["cuMemHostAlloc(16, 0)"]),
+    (
+        "d.copy_to_pinned(p, a, 8, 0x5000)",
+        "None",
+        ["cuMemcpyDtoHAsync(8, 0x5000)", "cuStreamSynchronize(0x5000)"],
+    ),
+    ("ctypes.c_int64.from_address(p).value", "3", []),
     ("d.free(a, 0x5000)", "None", ["cuMemFreeAsync(address, 0x5000)"]),
     (
         "d.memory_info(0)",

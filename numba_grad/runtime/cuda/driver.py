@@ -229,6 +229,16 @@ class CudaDriver(Driver):
         result = self._library.cuMemcpyDtoHAsync(host_address, address, nbytes, stream)
         self._check(result, "cuMemcpyDtoHAsync")
 
+    def allocate_pinned(self, nbytes: int) -> int:
+        return int(self._value(self._library.cuMemHostAlloc(nbytes, 0), "cuMemHostAlloc"))
+
+    def copy_to_pinned(self, host_address: int, address: int, nbytes: int, stream: int) -> None:
+        library = self._library
+        result = library.cuMemcpyDtoHAsync(host_address, address, nbytes, stream)
+        self._check(result, "cuMemcpyDtoHAsync")
+        # Without `note_stream_done`: what goes on in the stream has been noted already.
+        self._check(library.cuStreamSynchronize(stream), "cuStreamSynchronize")
+
     def copy_on_device(self, address: int, source: int, nbytes: int, stream: int) -> None:
         result = self._library.cuMemcpyDtoDAsync(address, source, nbytes, stream)
         self._check(result, "cuMemcpyDtoDAsync")

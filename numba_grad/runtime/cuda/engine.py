@@ -7,13 +7,12 @@ A plan is the same as the CPU's (`runtime/plan.py`), but that steps have a `Grid
 parameters are eight bytes long, so the words of a step are its parameter block as they stand.
 
 Nothing here waits for the GPU, but loops and branches that go by values, which the host reads
-(`rows.py`). What a kernel found wrong (an index out of range) is recorded on the device, and raised
-when the host next asks for values (`checks.py`).
+(`rows.py`; `stretches.py`). What a kernel found wrong (an index out of range) is recorded on the
+device, and raised when the host next asks for values (`checks.py`).
 """
 
-import contextlib
+import ctypes
 import functools
-import itertools
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -22,15 +21,21 @@ from typing import Any, Protocol
 import numpy as np
 
 from numba_grad.locks import new_lock
-from numba_grad.runtime.cuda import checks
+from numba_grad.runtime.cuda import checks, graphs
 from numba_grad.runtime.cuda.arrays import STAGED_BYTES, DeviceArray, empty
-from numba_grad.runtime.cuda.branches import MOST_STEPS, STREAMS, Turn, turns
+from numba_grad.runtime.cuda.branches import MOST_STEPS, Turn, turns
 from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.driver import current_driver, running_driver
 from numba_grad.runtime.cuda.interface import Driver
-from numba_grad.runtime.cuda.memory import Allocation, allocate
-from numba_grad.runtime.cuda.rows import Walk, launches_of
+from numba_grad.runtime.cuda.memory import (
+    Allocation,
+    allocate,
+    give_back_pinned_number,
+    take_pinned_number,
+)
+from numba_grad.runtime.cuda.rows import Walk, launches_of, straight_ends
 from numba_grad.runtime.cuda.streams import Event, Stream, current_stream
+from numba_grad.runtime.cuda.stretches import MOST_JOINED, Stretches
 from numba_grad.runtime.library import symbol_address
 from numba_grad.runtime.plan import Plan
 from numba_grad.runtime.progress import Bars, shown_loops
@@ -83,20 +88,22 @@ class Program:
                 for kernel in plan.kernels
             ]
         self.steps = [tuple(row) for row in plan.steps.tolist()]
-        starts = [*plan.steps[:, 1].tolist(), len(plan.words)]
-        self.parameter_bytes = [8 * (end - start) for start, end in itertools.pairwise(starts)]
+        self.starts = [*plan.steps[:, 1].tolist(), len(plan.words)]
         self.targets, self.bases_of_words, self.offsets = plan.relocations.T.copy()
-        calls: list[Any] = [kernel for kernel in plan.kernels if callable(kernel)]
-        may_be_captured = all(call.is_capturable for call in calls)
+        can_be_captured = [_can_be_captured(kernel) for kernel in plan.kernels]
         self.has_rows = bool((plan.steps[:, 0] < 0).any())
         self.shown_loops = shown_loops(plan)
         launches = launches_of(plan) if self.has_rows else len(self.steps)
         self.is_captured = (
-            may_be_captured
+            all(can_be_captured)
             and launches is not None
             and launches >= _FEWEST_CAPTURED
             and not (self.has_rows and (launches > _MOST_CAPTURED or self.shown_loops))
         )
+        # Of each step, rows included: whether graphs can repeat it, and where those end that are
+        # launched with it.
+        self.can_be_repeated = [step[0] < 0 or can_be_captured[step[0]] for step in self.steps]
+        self.ends = straight_ends(self.steps, self.can_be_repeated, MOST_JOINED)
         self.name = _name(plan.kernels)
         self.turns: list[Turn] | None = None
         may_branch = self.is_captured and not self.has_rows and len(self.steps) <= MOST_STEPS
@@ -126,6 +133,17 @@ class Program:
             if len(self._free) > _KEPT_STREAMS:
                 self._free.popitem(last=False)
         return outputs
+
+    def launch(self, number: int, stream: Stream, address: int) -> None:
+        """One step, with the words at an address, of which nothing is needed afterwards."""
+        kernel, start, blocks, threads = self.steps[number]
+        function = self.kernels[kernel]
+        count = self.starts[number + 1] - start
+        if callable(function):
+            function(stream, list((ctypes.c_int64 * count).from_address(address)))
+            return
+        extents = (blocks, 1, 1), (threads, 1, 1)
+        self.driver.launch(function, *extents, 0, stream.handle, address, 8 * count)
 
     def profile(self, *inputs: Any, repeats: int = 1) -> np.ndarray:
         """Mean seconds of each step over `repeats` runs, by events, after one that is not counted.
@@ -190,7 +208,9 @@ class Activation:
         self.runs = 0
         self.host_values: Allocation | None = None  # where inputs from the host go
         self.block = b""  # what they are
-        self.number = np.zeros(1, np.int64)  # that rows read from the device, or write there
+        self.stretches: Stretches | None = None  # of walks
+        self.number = np.zeros(1, np.int64)  # that rows write to the device
+        self.pinned: ctypes.c_int64 | None = None  # where those go that rows read from it
         self.record: Allocation | None = None  # of errors that kernels find
         # Kept, so that its address stays that of the captured graphs.
         self.arena: Allocation | None = None
@@ -198,13 +218,20 @@ class Activation:
             self.arena = allocate(program.plan.arena_bytes, stream)
 
     def __del__(self) -> None:
-        graphs = getattr(self, "graphs", None)  # none if making this was interrupted
-        if not graphs:
+        pinned = getattr(self, "pinned", None)
+        if pinned is not None:
+            give_back_pinned_number(self.program.driver, self.program.device, pinned)
+        # Without these if making this was interrupted.
+        executables = list(getattr(self, "graphs", {}).values())
+        stretches = getattr(self, "stretches", None)
+        if stretches is not None:
+            executables += stretches.executables()
+        if not executables:
             return
         driver = self.program.driver
         if driver is running_driver() and not driver.is_lost:
             with active(self.program.device):
-                for executable in graphs.values():
+                for executable in executables:
                     driver.destroy_executable(executable)
 
     def run(self, inputs: Sequence[Any], clock: Clock | None = None) -> list[DeviceArray]:
@@ -279,28 +306,51 @@ class Activation:
         self.written_bases = bases
 
     def _launch_all(self, stream: Stream, clock: Clock | None = None) -> None:
-        def launch(number: int) -> None:
-            if clock is None:
-                self._launch(number, stream)
-            else:
-                clock.launch(number, stream, self._launch)
+        def launch(first: int, end: int) -> None:
+            for number in range(first, end):
+                if clock is None:
+                    self._launch(number, stream)
+                else:
+                    clock.launch(number, stream, self._launch)
 
         program = self.program
-        if program.has_rows:
+        if not program.has_rows:
+            launch(0, len(program.steps))
+        elif program.is_captured or clock is not None:
             self._walk(stream, launch)
-            return
-        for number in range(len(program.steps)):
-            launch(number)
+        else:
+            if self.stretches is None:
+                self.stretches = Stretches(
+                    program.driver,
+                    stream,
+                    program.starts,
+                    program.can_be_repeated,
+                    self.words,
+                    program.launch,
+                )
+            self.stretches.begin()
+            self._walk(stream, self.stretches.add, self.stretches.end)
 
     # Rows that decide which step comes next
 
-    def _walk(self, stream: Stream, launch: Callable[[int], None]) -> None:
+    def _walk(
+        self,
+        stream: Stream,
+        launch: Callable[[int, int], None],
+        finish: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`finish` launches what `launch` may have put off."""
         program = self.program
 
         def read(address: int, nbytes: int) -> int:
+            own = self._own_number(address, nbytes)
+            if own is not None:
+                return own
+            finish()
             return self._read(stream, address, nbytes)
 
         def write(address: int, number: int) -> None:
+            finish()
             self.number[0] = number
             # Of pageable memory the driver has a copy when it returns.
             program.driver.copy_to_device(
@@ -314,6 +364,7 @@ class Activation:
         def look(step: int) -> None:
             if stream is not self.stream:
                 return  # while a graph is captured nothing runs
+            finish()
             # Without what failed a loop may never end.
             if self.record is not None:
                 checks.add(self.record, program.plan.sites)
@@ -321,25 +372,34 @@ class Activation:
             if bars is not None:
                 bars.show(self.words, step)
 
-        walk = Walk(program.steps, self.words, launch, read, write, look)
+        walk = Walk(program.steps, program.ends, self.words, launch, read, write, look)
         is_finished = False
         try:
             walk.run()
+            finish()
             is_finished = True
         finally:
             if bars is not None:
                 bars.close(self.words, is_finished=is_finished)
 
+    def _own_number(self, address: int, nbytes: int) -> int | None:
+        """What the host gave to the device for this run, if that is what is there."""
+        if self.host_values is None:
+            return None
+        place = address - self.host_values.address
+        if not 0 <= place < len(self.block):
+            return None
+        return int.from_bytes(self.block[place : place + nbytes], sys.byteorder, signed=True)
+
     def _read(self, stream: Stream, address: int, nbytes: int) -> int:
-        if self.host_values is not None:
-            place = address - self.host_values.address
-            if 0 <= place < len(self.block):
-                own = self.block[place : place + nbytes]
-                return int.from_bytes(own, sys.byteorder, signed=True)
-        self.number[0] = 0
-        driver = self.program.driver
-        driver.copy_to_host(self.number.ctypes.data, address, nbytes, stream.handle)
-        return int(self.number[0])
+        # Not here while it is used: where an exception comes, a copy may still be under way.
+        number, self.pinned = self.pinned, None
+        if number is None:
+            number = take_pinned_number(stream.device.index)
+        number.value = 0
+        self.program.driver.copy_to_pinned(ctypes.addressof(number), address, nbytes, stream.handle)
+        self.pinned = number
+        return number.value
 
     def _launch_in_branches(self, streams: list[Stream], turns: list[Turn]) -> None:
         """Into a graph: what does not depend on each other goes to different streams, which all
@@ -364,21 +424,7 @@ class Activation:
 
     def _launch(self, number: int, stream: Stream) -> None:
         program = self.program
-        kernel, start, blocks, threads = program.steps[number]
-        function = program.kernels[kernel]
-        nbytes = program.parameter_bytes[number]
-        if callable(function):
-            function(stream, self.words[start : start + nbytes // 8].tolist())
-            return
-        program.driver.launch(
-            function,
-            (blocks, 1, 1),
-            (threads, 1, 1),
-            0,
-            stream.handle,
-            self.words_address + 8 * start,
-            nbytes,
-        )
+        program.launch(number, stream, self.words_address + 8 * program.starts[number])
 
     def _graph(self) -> int:
         """The captured launches, with the addresses of this run."""
@@ -387,48 +433,22 @@ class Activation:
         if found is not None:
             self.graphs.move_to_end(key)
             return found
-        driver = self.program.driver
+        program = self.program
         self._write_words()
-        graph = self._captured(driver)
-        try:
-            executable = self._executable(driver, graph)
-        finally:
-            driver.destroy_graph(graph)
+
+        def launch(streams: list[Stream]) -> None:
+            if program.turns is None:
+                self._launch_all(streams[0])
+            else:
+                self._launch_in_branches(streams, program.turns)
+
+        def take_oldest() -> int | None:
+            is_full = len(self.graphs) >= _KEPT_GRAPHS
+            return self.graphs.popitem(last=False)[1] if is_full else None
+
+        executable = graphs.executable(program.driver, program.device, launch, take_oldest)
         self.graphs[key] = executable
         return executable
-
-    def _captured(self, driver: Driver) -> int:
-        # Work may not be captured on the default stream, so it is on some that nobody else uses.
-        key = ("capturing streams", self.program.device)
-        with driver.capturing:
-            streams = driver.kept.pop(key, None)
-            if streams is None:
-                streams = [Stream(self.program.device) for _ in range(STREAMS)]
-            try:
-                driver.begin_capture(streams[0].handle)
-                if self.program.turns is None:
-                    self._launch_all(streams[0])
-                else:
-                    self._launch_in_branches(streams, self.program.turns)
-                graph = driver.end_capture(streams[0].handle)
-            except BaseException:
-                # No stream may stay captured: what then waits for it would be, too. This fails
-                # where the capture had not begun, or ended, or its branches are not joined yet.
-                with contextlib.suppress(Exception):
-                    driver.destroy_graph(driver.end_capture(streams[0].handle))
-                raise
-            driver.kept[key] = streams  # those of a capture that failed are dropped
-        return graph
-
-    def _executable(self, driver: Driver, graph: int) -> int:
-        if len(self.graphs) < _KEPT_GRAPHS:
-            return driver.instantiate(graph)
-        # Other addresses in the same kernels: changed in place, which costs a fraction of making.
-        _, oldest = self.graphs.popitem(last=False)
-        if driver.update(oldest, graph):
-            return oldest
-        driver.destroy_executable(oldest)
-        return driver.instantiate(graph)
 
 
 def loaded_function(driver: Driver, device: int, kernel: DeviceCode) -> int:
@@ -442,6 +462,11 @@ def loaded_function(driver: Driver, device: int, kernel: DeviceCode) -> int:
                 module = driver.load_module(kernel.code)
                 found = driver.kept[key] = driver.function(module, kernel.entry_name)
     return found
+
+
+def _can_be_captured(kernel: Any) -> bool:
+    call: HostCall = kernel
+    return not callable(kernel) or call.is_capturable
 
 
 def _name(kernels: Sequence[Any]) -> str:

@@ -180,6 +180,15 @@ class Driver:
         """To pageable memory: returns when all is there."""
         raise NotImplementedError
 
+    def allocate_pinned(self, nbytes: int) -> int:
+        """Page-locked memory of the host, for the rest of the process; for the device that is
+        active."""
+        raise NotImplementedError
+
+    def copy_to_pinned(self, host_address: int, address: int, nbytes: int, stream: int) -> None:
+        """To memory that `allocate_pinned` gave: returns when all is there."""
+        raise NotImplementedError
+
     def copy_on_device(self, address: int, source: int, nbytes: int, stream: int) -> None:
         raise NotImplementedError
 

@@ -6,6 +6,7 @@ that only waits for that.
 """
 
 import contextlib
+import ctypes
 import gc
 from collections import deque
 from typing import NoReturn
@@ -99,6 +100,31 @@ def _allocated(driver: Driver, nbytes: int, stream: Stream) -> int:
     finally:
         if previous is not None and driver.is_usable:
             driver.restore(previous)
+
+
+# Numbers in page-locked memory of the host, where copies from the device arrive without another one
+# on the way. They are asked for by the page, and kept.
+_PINNED_NUMBERS = 64
+
+
+def take_pinned_number(device: int) -> ctypes.c_int64:
+    """A number that nobody else uses, until it is given back, for copies from a device."""
+    driver = current_driver()
+    free = _pinned_numbers(driver, device)
+    with contextlib.suppress(IndexError):
+        return free.pop()
+    with driver.capturing:  # this may wait for the device
+        page = driver.allocate_pinned(8 * _PINNED_NUMBERS)
+    free.extend(ctypes.c_int64.from_address(page + 8 * k) for k in range(1, _PINNED_NUMBERS))
+    return ctypes.c_int64.from_address(page)
+
+
+def give_back_pinned_number(driver: Driver, device: int, number: ctypes.c_int64) -> None:
+    _pinned_numbers(driver, device).append(number)
+
+
+def _pinned_numbers(driver: Driver, device: int) -> deque[ctypes.c_int64]:
+    return driver.kept.setdefault(("pinned numbers", device), deque())
 
 
 def keep_until_idle(owner: Owner) -> None:
