@@ -9,7 +9,7 @@ modes, batched and compiled. None stands for a tangent of 0, which nothing is co
 integers, bools and what does not depend on the inputs have no other.
 """
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
