@@ -419,9 +419,12 @@ def measure(name: str, implementation: str, results_file: Path) -> dict[str, Any
 
 @contextlib.contextmanager
 def turn(file: Path, kind: int) -> Iterator[None]:
-    """With all who prepare (LOCK_SH), or alone (LOCK_EX)."""
-    with file.open("a") as turns:
+    """With all who prepare (LOCK_SH), or alone (LOCK_EX). Who waits to be alone stands in the gate,
+    or others would begin to prepare all the time."""
+    with file.with_suffix(".gate").open("a") as gate, file.open("a") as turns:
+        fcntl.flock(gate, kind)
         fcntl.flock(turns, kind)
+        fcntl.flock(gate, fcntl.LOCK_UN)
         yield
 
 
