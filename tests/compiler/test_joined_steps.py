@@ -189,8 +189,15 @@ def test_where_no_cache_holds_what_sums_read_again_they_are_not_joined(
         state, _ = ng.scan(lambda s, _: (step(s, c), None), state, None, 8)
         return np.sum((state if step is spreading else state[1]) ** 2)
 
-    of_c = ng.grad(of_steps)(0.2 * random(n, n), random(n, n))
-    [back] = [x for x in toposort([of_c._node]) if x.op.name == "loop" and x.params["sums"]]
+    found: list[Any] = []
+
+    def gradient(c: Any, u: Any) -> Any:
+        found.append(ng.grad(of_steps)(c, u))
+        return found[-1]
+
+    ng.jit(gradient).lower(0.2 * random(n, n), random(n, n))
+    nodes = toposort([found[0]._node])
+    [back] = [x for x in nodes if x.op.name == "loop" and x.params["sums"]]
     assert bool(sums_added_together(back).sums) == is_joined
 
 
