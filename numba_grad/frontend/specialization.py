@@ -34,9 +34,10 @@ from numba_grad.graph import order
 from numba_grad.graph.node import Node, argument, leaf, recording
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type
-from numba_grad.graph.walk import substitute
+from numba_grad.graph.walk import substitute, toposort
 from numba_grad.locks import new_lock
 from numba_grad.transforms.call import CallTarget, call
+from numba_grad.transforms.repeated_views import without_repeated_views
 
 LONGEST_KEPT = 20_000  # operations of a graph that stays after it was compiled
 
@@ -325,6 +326,7 @@ class Specialization:
         replacement = dict(zip(self.inputs, stand_ins, strict=True))
         with recording(True):
             outputs = substitute(self.graph_outputs, replacement)
+        without_repeated_views(toposort(outputs), outputs)
         return CallTarget(self.name, stand_ins, outputs)
 
 

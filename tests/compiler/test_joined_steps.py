@@ -10,6 +10,8 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.compiler import programs
+from numba_grad.compiler.control_flow.joinable_steps import sums_added_together
+from numba_grad.graph.walk import toposort
 
 N = 6
 ONE_BY_ONE, JOINED = 1 << 60, 0
@@ -161,6 +163,42 @@ def test_sums_of_four_steps_are_one_kernel_whatever_the_number_of_steps(
     joined = kernels(name, 20)
     assert joined - one_by_one
     assert kernels(name, 28) == joined
+
+
+def spreading(u: Any, c: Any) -> Any:
+    """Its derivative reads the state, as does the sum for `c`."""
+    return u + np.pad(c[1:-1, 1:-1] * bend(u), 1) + 0.1 * u * (1 - u)
+
+
+def absorbed(state: Any, c: Any) -> Any:
+    """The sum for `c` reads both states, and a cotangent."""
+    before, now = state
+    inner = np.pad(c[1:-1, 1:-1] * bend(now), 1)
+    return now, (2 - c) * now - (1 - c) * before + inner
+
+
+@pytest.mark.parametrize(
+    ("step", "n", "is_joined"),
+    [(spreading, 60, True), (spreading, 100, False), (absorbed, 60, True), (absorbed, 160, False)],
+)
+def test_where_no_cache_holds_what_sums_read_again_they_are_not_joined(
+    step: Callable[..., Any], n: int, is_joined: bool
+):
+    def of_steps(c: Any, u: Any) -> Any:
+        state = u if step is spreading else (u, u)
+        state, _ = ng.scan(lambda s, _: (step(s, c), None), state, None, 8)
+        return np.sum((state if step is spreading else state[1]) ** 2)
+
+    found: list[Any] = []
+
+    def gradient(c: Any, u: Any) -> Any:
+        found.append(ng.grad(of_steps)(c, u))
+        return found[-1]
+
+    ng.jit(gradient).lower(0.2 * random(n, n), random(n, n))
+    nodes = toposort([found[0]._node])
+    [back] = [x for x in nodes if x.op.name == "loop" and x.params["sums"]]
+    assert bool(sums_added_together(back).sums) == is_joined
 
 
 def test_reductions_are_not_joined(monkeypatch: pytest.MonkeyPatch):

@@ -86,3 +86,32 @@ def test_users_are_given_the_first_view(count):
     kept = without_repeated_views(order, {sums[-1]})
     assert len(kept) == 2 + count
     assert {x.inputs[0] for x in sums} == {views[0]}
+
+
+def spread_and_moved(u):
+    """Neighbours twice, as where each term of an equation is written by itself."""
+    spread = u[2:] - 2 * u[1:-1] + u[:-2]
+    return u + np.pad(0.1 * spread - 0.1 * u[1:-1] * (u[2:] - u[:-2]), 1)
+
+
+CALLERS = {
+    "scan": lambda u: ng.scan(lambda u, _: (spread_and_moved(u), None), u, None, 3)[0],
+    "jit": ng.jit(spread_and_moved),
+    "checkpoint": ng.checkpoint(spread_and_moved),
+}
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_equal_slices_of_bodies_and_of_called_functions_are_one(name):
+    f, u = CALLERS[name], np.linspace(0.0, 1.0, 30) ** 2
+    text = ng.jit(ng.grad(lambda u: f(u).sum())).lower(u).graph
+    backward = text[text.index("\nvjp of ") :]
+    assert backward.count("add_slice(") == 3
+
+    def by_hand(u):
+        for _ in range(3 if name == "scan" else 1):
+            u = spread_and_moved(u)
+        return u.sum()
+
+    expected = ng.grad(by_hand)(u)
+    np.testing.assert_allclose(ng.grad(lambda u: f(u).sum())(u), expected, rtol=1e-12)

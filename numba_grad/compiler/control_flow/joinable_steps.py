@@ -22,6 +22,13 @@ _MOST_COST_OF_ONE = 8
 # then: additions for an element, and arrays.
 _MOST_SHARED_COST = 8
 _MOST_SHARED_ARRAYS = 2
+# Bytes of these in all steps of a pass, where it is not only what was just computed: as the states
+# of a nonlinear step, which come from memory a second time if no cache near a core holds them.
+_MOST_SHARED_BYTES = 1 << 18
+# Arrays that sums read in a step, and bytes of more than these in all steps of a pass: so many
+# streams from memory at once are slower than to load and store sums once more.
+_MOST_STREAMS = 2
+_MOST_BYTES_OF_STREAMS = 1 << 21
 _LARGE = 17  # elements
 # Elements of a state up to which it is in registers, mostly (`register_loops.py`).
 _SMALL_STATE = 64
@@ -155,6 +162,10 @@ def _sums(body: ClosedGraph, carried: int, sums: int) -> SumsOfSteps:
             return NO_SUMS
         read.update(of_sum)
         found.append(_sum(body, k))
+    streams = [x for x in read if _is_array(x) and x not in [body.arguments[k] for k in large]]
+    bytes_of_streams = TOGETHER * sum(x.type.nbytes for x in streams)
+    if len(streams) > _MOST_STREAMS and bytes_of_streams > _MOST_BYTES_OF_STREAMS:
+        return NO_SUMS
     others = [k for k in range(carried) if k not in large and body.arguments[k] in read]
     return SumsOfSteps(tuple(found), tuple(others))
 
@@ -163,10 +174,15 @@ def _is_inline(node: Node) -> bool:
     return node.op.family in (*INLINE_FAMILIES, "leaf")
 
 
+def _is_array(node: Node) -> bool:
+    return node.op.family == "leaf" and node.type.size >= _LARGE
+
+
 def _shares_much(shared: Sequence[Node]) -> bool:
     cost = sum(x.op.cost for x in shared if x.op.family == "elementwise")
-    arrays = sum(x.op.family == "leaf" and x.type.size >= _LARGE for x in shared)
-    return cost > _MOST_SHARED_COST or arrays > _MOST_SHARED_ARRAYS
+    sizes = [x.type.nbytes for x in shared if _is_array(x)]
+    is_far = len(sizes) > 1 and TOGETHER * sum(sizes) > _MOST_SHARED_BYTES
+    return cost > _MOST_SHARED_COST or len(sizes) > _MOST_SHARED_ARRAYS or is_far
 
 
 def _sum(body: ClosedGraph, number: int) -> SumOfSteps:

@@ -26,6 +26,7 @@ from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.families import placed
 from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.repeated_views import without_repeated_views
 
 # Elements from which on a part of an array that a step reads, `weights[2]`, is an argument of its
 # own: so its cotangents are added to a sum of its size, not to one of all the array's.
@@ -83,6 +84,7 @@ def traced(
         own = [argument(node.type, is_inexact(node.dtype)) for node in captured]
         replaced = dict(zip(captured, own, strict=True))
         outputs = substitute(outputs, replaced, _without_identity)
+        without_repeated_views(toposort(outputs), outputs)
     target = known_body(CallTarget(name or name_of(f), [*arguments, *own], outputs))
     communicators = [communicator for communicator, _ in scope.said.values()]
     return Traced(target, captured, out_structure, leaves, scope.communicates, communicators)
