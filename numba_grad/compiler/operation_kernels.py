@@ -104,14 +104,12 @@ def accumulating_text(
 def _of_element(
     result: np.dtype, dtypes: Sequence[np.dtype], values: Sequence[str], lines: Sequence[str]
 ) -> str:
-    source = SourceText()
-    with source.block("def kernel(args, lo, hi):"):
-        source.line(f"y = buffer(args, 0, {dtype_name(result)})")
-        for k, (dtype, value) in enumerate(zip(dtypes, values, strict=True)):
-            source.line(f"{value} = buffer(args, {k + 1}, {dtype_name(dtype)})[0]")
-        for line in lines:
-            source.line(line)
-    return str(source)
+    loads = [
+        f"{value} = buffer(args, {k + 1}, {dtype_name(dtype)})[0]"
+        for k, (dtype, value) in enumerate(zip(dtypes, values, strict=True))
+    ]
+    body = [f"y = buffer(args, 0, {dtype_name(result)})", *loads, *lines]
+    return "\n    ".join(["def kernel(args, lo, hi):", *body]) + "\n"
 
 
 def combining_term(node: Node) -> Term:

@@ -108,6 +108,9 @@ def canonical(value: object) -> bytes:
     return b"".join(parts)
 
 
+_INTEGERS = {int}
+
+
 def _append(value: Any, parts: list[bytes]) -> None:
     # By class: a derived one may mean something else by the same number.
     kind = value.__class__
@@ -115,11 +118,11 @@ def _append(value: Any, parts: list[bytes]) -> None:
         parts.append(b"%s;" % repr(value).encode())
     elif kind is tuple or kind is list:
         parts.append(b"%s%d:" % (kind.__name__.encode(), len(value)))
+        if {*map(type, value)} == _INTEGERS:  # the common case
+            parts.append(b"i%d;" * len(value) % tuple(value))
+            return
         for item in value:
-            if item.__class__ is int:  # the common case
-                parts.append(b"i%d;" % item)
-            else:
-                _append(item, parts)
+            _append(item, parts)
     elif kind is int:
         parts.append(b"i%d;" % value)
     elif kind is float:

@@ -1,12 +1,12 @@
 """What the words of a step stand for, until a plan is made of it: most are numbers."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from numba_grad.runtime.plan import ErrorSite
 
 
-@dataclass(frozen=True, slots=True)
-class Pointer:
+class Pointer(NamedTuple):
     """A place in memory that is known by what it is for."""
 
     memory: object

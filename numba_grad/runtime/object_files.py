@@ -150,7 +150,8 @@ def _can_place() -> bool:
 
 
 @functools.cache
-def _libc() -> Any:
+def _process() -> Any:
+    """All that the process has loaded, the C library for one."""
     found = ctypes.CDLL(None)
     found.mmap.restype = ctypes.c_void_p
     numbers = [ctypes.c_int] * 3
@@ -163,18 +164,18 @@ def _in_memory(content: bytearray) -> int:
     """The address of a copy that can be run, and stays for the life of the process: plans hold
     addresses. 0 if there is no memory for it."""
     size = -(-len(content) // _PAGE) * _PAGE
-    address = _libc().mmap(None, size, _READ | _WRITE, _PRIVATE | _ANONYMOUS, -1, 0)
+    address = _process().mmap(None, size, _READ | _WRITE, _PRIVATE | _ANONYMOUS, -1, 0)
     if address is None or address == ctypes.c_void_p(-1).value:
         return 0
     ctypes.memmove(address, (ctypes.c_char * len(content)).from_buffer(content), len(content))
     # Never to be written and run at a time.
-    return 0 if _libc().mprotect(address, size, _READ | _EXECUTE) else address
+    return 0 if _process().mprotect(address, size, _READ | _EXECUTE) else address
 
 
 @functools.cache
 def address_in_process(name: str) -> int:
     """Of a function of the process, such as `sin`; 0 if it has none of this name."""
     try:
-        return address_of(getattr(ctypes.CDLL(None), name))
+        return address_of(getattr(_process(), name))
     except AttributeError:
         return 0

@@ -139,6 +139,21 @@ def test_parts_of_terms():
     assert text_of(moved) == "exp(c - d) + select(b < c - d, c - d, z[b].real)"
 
 
+TEXTS = [op.expression for op in all_ops().values() if isinstance(op.expression, str)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *sorted(set(TEXTS)),
+        *("not({x})", "cast({x}, {dtype})", "{dtype} + {x}", "f()", "f({x}, 1)", "f(g({x}))"),
+        *("{x} - {y} - {z}", "{x} // {y}", "f({x}) * g({y})", "({x} + {y}) * ({x})", "-{x}", "{x}"),
+    ],
+)
+def test_short_texts_are_read_as_python_reads_them(text):
+    assert parsed(text) == term_of(ast.parse(text, mode="eval").body)
+
+
 @pytest.mark.parametrize("text", ["lambda: 1", "x ** 2", "f(x=1)", "'text'", "a < b < c", "f.g(x)"])
 def test_what_is_no_expression_of_the_language_is_refused(text):
     with pytest.raises(InternalError, match="is no scalar expression of the kernel language"):

@@ -1,7 +1,7 @@
 """Where what a loop carries is from step to step, if it does not fit in registers."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from numba_grad.compiler.control_flow.joinable_steps import TOGETHER
@@ -158,7 +158,7 @@ def after(moving: Moving, passes: int) -> Pointer:
 
 def moved(moving: Moving, passes: int) -> Moving:
     """The pointer that begins where this one is after so many passes."""
-    return replace(moving, start=after(moving, passes))
+    return moving._replace(start=after(moving, passes))
 
 
 def step_of_several(moving: Moving, number: int, steps: int) -> Moving:
@@ -166,7 +166,7 @@ def step_of_several(moving: Moving, number: int, steps: int) -> Moving:
     stride = steps * moving.stride
     if moving.limit is not None:
         stride %= moving.ring
-    return replace(moving, start=after(moving, number), stride=stride)
+    return moving._replace(start=after(moving, number), stride=stride)
 
 
 def overwriting_in(

@@ -10,7 +10,7 @@ from one buffer and written to another, in a ring of buffers (`carried_state.py`
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba_grad.compiler.control_flow.register_loops import (
     GOES_ON,
@@ -81,8 +81,7 @@ CompileBody = Callable[[FlatGraph, Overwriting], BodySteps]
 NO_OVERWRITING = Overwriting({})
 
 
-@dataclass(frozen=True, slots=True)
-class Moving:
+class Moving(NamedTuple):
     """A pointer that changes from pass to pass of a loop, by a stride.
 
     `limit`: where it goes back by the bytes of a `ring`; `first`: where the number of strides is by
@@ -99,7 +98,7 @@ class Moving:
     def after(self, offset: int) -> "Moving":
         """The same, some bytes further."""
         limit = None if self.limit is None else further(self.limit, offset)
-        return replace(self, start=further(self.start, offset), limit=limit)
+        return self._replace(start=further(self.start, offset), limit=limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +206,10 @@ class Writer:
     def append(self, step: ScheduledStep) -> int:
         """Append a step; the position of its words."""
         position = self.word_count
-        step.words = [self._relative(word, position) for word in step.words]
+        step.words = [
+            self._relative(word, position) if word.__class__ is Pointer else word
+            for word in step.words
+        ]
         step.memory = [source for source in step.memory if not isinstance(source, AmongWords)]
         self.steps.append(step)
         self.word_count += len(step.words)
@@ -245,7 +247,7 @@ class Writer:
             if isinstance(word, Pointer):
                 memory.append(word.memory)
             own.append(word)
-        self.append(replace(step, words=own, memory=memory))
+        self.append(step.over(own, memory))
         return moving
 
     def compiled(
@@ -417,7 +419,7 @@ class Writer:
         for name, group in (("row", rows), ("result", results), ("entry", of_entries)):
             for k, (type, moving) in enumerate(group):
                 # The pointer to the row of the first step.
-                at_first = moving.start if moving.first is None else replace(moving, stride=0)
+                at_first = moving.start if moving.first is None else moving._replace(stride=0)
                 words[name, k] = at_first
                 words[f"{name} stride", k] = moving.stride // type.dtype.itemsize
         is_moving = any(isinstance(word, Moving) for word in words.values())

@@ -105,6 +105,8 @@ class FlatGraph:
 
     def facts(self, name: str, positions: np.ndarray | slice = _ALL) -> np.ndarray:
         """What is known, by one name of `_FACTS`, of the nodes at these positions: a new array."""
+        if name == "hash":
+            self.table.hash_all()
         return self.table.facts[name][self.signatures[positions]]
 
     @property
@@ -282,6 +284,7 @@ class Signatures:
     def __init__(self) -> None:
         self.numbers: dict[object, int] = {}  # by op or (op, *params)
         self.facts = np.zeros(256, _FACTS)  # by number, with room for more
+        self._unhashed: dict[int, str | tuple[str, tuple]] = {}  # of what the hash is not known
         self._count = 1
         self.programs: dict[object, Any] = {}  # what was compiled, by keys that contain numbers
         self.meanings: dict[int, object] = {0: "input"}  # of each number the key in `numbers`
@@ -310,23 +313,25 @@ class Signatures:
 
     def _described(self, node: Node) -> int:
         """A new number, and the facts. An interrupt may leave a number that nobody uses."""
-        name, role = f"{node.op.name} {_content(tuple(node.params.items()))}", _role(node)
+        content: str | tuple[str, tuple] = (node.op.name, tuple(node.params.items()))
+        role = _role(node)
         changing = [node]
         if role == Role.CALL_ITEM:
             parent = node.inputs[0]
             targets = targets_of(parent)
             names = " ".join(target.name for target in targets)
-            name = f"{parent.op.name} {names} {node.params['number']}"
+            content = f"{parent.op.name} {names} {node.params['number']}"
             # What a loop or a branch computes goes to memory of its own.
             changing = toposort(targets[0].outputs) if parent.op.name == "call" else []
         elif node.op.name in ALIASES or node.op.family == "call":
-            name = "alias"
+            content = "alias"
         number = self._count
         self._count += 1
         if number >= len(self.facts):
             self.facts = np.concatenate([self.facts, np.zeros_like(self.facts)])
+        self._unhashed[number] = content
         self.facts[number] = (
-            zlib.crc32(name.encode()),
+            0,
             node.op.cost if node.op.family == "elementwise" else 0,
             role,
             any(x.op.name in WRITES for x in changing),
@@ -335,6 +340,15 @@ class Signatures:
             node.op.name == "slice",
         )
         return number
+
+    def hash_all(self) -> None:
+        """Find the hashes that are missing: where a graph is cut into segments, and not before."""
+        with _numbers_lock:
+            for number, content in self._unhashed.items():
+                if not isinstance(content, str):
+                    content = f"{content[0]} {_content(content[1])}"
+                self.facts["hash"][number] = zlib.crc32(content.encode())
+            self._unhashed.clear()
 
 
 def _content(value: object) -> str:

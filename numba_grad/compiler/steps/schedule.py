@@ -43,6 +43,22 @@ class ScheduledStep:
     loop_nest: LoopNest | None = None  # what the kernel was made from
     phase: Phase = Phase.NONE
 
+    def over(self, words: list[Word], memory: list[SegmentMemory]) -> "ScheduledStep":
+        """The same step on other memory. Bodies of loops have many, and `replace` takes 3 us."""
+        return ScheduledStep(
+            self.source,
+            words,
+            self.launch,
+            memory,
+            self.nbytes,
+            self.flops,
+            self.parts,
+            self.written,
+            self.control,
+            self.loop_nest,
+            self.phase,
+        )
+
     @property
     def sources(self) -> list[str]:
         """All kernels that it runs."""
