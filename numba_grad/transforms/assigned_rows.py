@@ -144,18 +144,20 @@ def rows_read_again(
     numbers = np.flatnonzero(accesses.kinds)
     sources = inputs[first_inputs[numbers]]
     rows, part_numbers = accesses.rows[numbers].tolist(), accesses.part_numbers[numbers].tolist()
-    for number, source, row, part in zip(
-        numbers.tolist(), sources.tolist(), rows, part_numbers, strict=True
+    kinds = accesses.kinds[numbers].tolist()
+    is_assigned, is_window = int(RowAccess.ASSIGNS), int(RowAccess.READS_WINDOW)
+    for number, kind, source, row, part in zip(
+        numbers.tolist(), kinds, sources.tolist(), rows, part_numbers, strict=True
     ):
         chain = chains.get(source)
-        if accesses.kinds[number] == RowAccess.ASSIGNS:
+        if kind == is_assigned:
             if chain is None or chain.last != source:
                 chain = _Chain(source)
                 for window in early.pop(source, ()):
                     windows[window] = _window(chain, source, nodes[window], accesses, window)
             chains[number] = chain
             chain.assign(number, int(inputs[first_inputs[number] + 1]), row, part)
-        elif accesses.kinds[number] == RowAccess.READS_WINDOW:
+        elif kind == is_window:
             if chain is None:
                 early.setdefault(source, []).append(number)
             else:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
 
 _LONGEST_DELAY = 8  # steps back that a step may read
+_MOST_LEFT = 6  # steps at either end that stay as they are
 _NEARLY = 1.03  # as many bytes
 _NEVER = 1e15
 _SLICE, _RESHAPE, _CONCATENATE = OPS["slice"], OPS["reshape"], OPS["concatenate"]
@@ -142,7 +143,7 @@ class _Loop:
             self.steps = self._from_narrowest_place()
             # A step or two more stay as they are where the first reads something else than others,
             # or others read something of the last that is not carried.
-            for _ in range(_LONGEST_DELAY + 2):
+            for _ in range(_MOST_LEFT):
                 if self.steps.times < self.recorded.fewest_steps:
                     return None
                 self._classify()
