@@ -2,11 +2,12 @@
 
 Each assignment gives another array, of which the next step changes the next row, or a part of it.
 As the inputs of one loop these would be arrays of all rows that go from step to step. So a part of
-a row that is read again is what was assigned to it, and once a loop is found, the array after it
-has those of all steps assigned at once.
+a row that is read again is what was assigned to it, a window of a few rows is these one after the
+other, and once a loop is found, the array after it has those of all steps assigned at once.
 """
 
 import enum
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,15 +16,17 @@ from numba_grad.graph.node import OPS, Node
 
 UPDATE, SLICE = OPS["update_slice"], OPS["slice"]
 
+LONGEST_WINDOW = 8  # rows, which the steps carry then
 _MOST_PARTS = 16  # of one row, each assigned for itself: beyond, they are looked at as they are
 
 
 class RowAccess(enum.IntEnum):
-    """What an operation has to do with one row of an array, or a part of one."""
+    """What an operation has to do with one row of an array, or a part of one, or a few of these."""
 
     NONE = 0
     ASSIGNS = 1
     READS = 2
+    READS_WINDOW = 3
 
 
 class RowPart(NamedTuple):
@@ -50,7 +53,11 @@ def row_access(node: Node) -> RowAccess:
         is_one_of_several = value.shape[:1] == (1,) and array.shape[0] > 1
         return RowAccess.ASSIGNS if is_one_of_several else RowAccess.NONE
     if node.op is SLICE and node.inputs:
-        return RowAccess.READS if node.params["sizes"][:1] == (1,) else RowAccess.NONE
+        count = (*node.params["sizes"], 0)[0]
+        if count == 1:
+            return RowAccess.READS
+        is_window = count < node.inputs[0].shape[0] and 2 <= count <= LONGEST_WINDOW
+        return RowAccess.READS_WINDOW if is_window else RowAccess.NONE
     return RowAccess.NONE
 
 
@@ -95,7 +102,8 @@ class _Found(NamedTuple):
 
 
 class RowAccesses(NamedTuple):
-    """For each node its `RowAccess`, the row, and the number of the `RowPart` among `parts`."""
+    """For each node its `RowAccess`, the row, or the first one, and the number of the `RowPart`
+    among `parts`."""
 
     kinds: np.ndarray
     rows: np.ndarray
@@ -103,11 +111,26 @@ class RowAccesses(NamedTuple):
     parts: list[RowPart]
 
 
+class BaseRow(NamedTuple):
+    """A part of a row that nobody has assigned yet, of the array with this number."""
+
+    array: int
+    row: int
+    part_number: int
+
+
+class ReadAgain(NamedTuple):
+    """By the numbers of reads of arrays with assigned rows."""
+
+    assigned: dict[int, int]  # what was assigned there
+    before: dict[int, int]  # else the first array that has the same there
+    windows: dict[int, list["int | BaseRow"]]  # of several rows, what was assigned to each
+
+
 def rows_read_again(
-    accesses: RowAccesses, inputs: np.ndarray, first_inputs: np.ndarray
-) -> tuple[dict[int, int], dict[int, int]]:
-    """For each read of what was assigned, the number of that; for others of arrays with assigned
-    rows, that of the first array that has the same there.
+    accesses: RowAccesses, inputs: np.ndarray, first_inputs: np.ndarray, nodes: Sequence[Node]
+) -> ReadAgain:
+    """What reads of rows read.
 
     Parameters
     ----------
@@ -116,22 +139,50 @@ def rows_read_again(
     chains: dict[int, _Chain] = {}  # by the number of an assignment
     assigned: dict[int, int] = {}
     before: dict[int, int] = {}
+    windows: dict[int, list[int | BaseRow]] = {}
+    early: dict[int, list[int]] = {}  # windows of arrays that nobody has assigned a row to, yet
     numbers = np.flatnonzero(accesses.kinds)
     sources = inputs[first_inputs[numbers]]
     rows, part_numbers = accesses.rows[numbers].tolist(), accesses.part_numbers[numbers].tolist()
-    for number, source, row, part in zip(
-        numbers.tolist(), sources.tolist(), rows, part_numbers, strict=True
+    kinds = accesses.kinds[numbers].tolist()
+    is_assigned, is_window = int(RowAccess.ASSIGNS), int(RowAccess.READS_WINDOW)
+    for number, kind, source, row, part in zip(
+        numbers.tolist(), kinds, sources.tolist(), rows, part_numbers, strict=True
     ):
         chain = chains.get(source)
-        if accesses.kinds[number] == RowAccess.ASSIGNS:
+        if kind == is_assigned:
             if chain is None or chain.last != source:
                 chain = _Chain(source)
+                for window in early.pop(source, ()):
+                    windows[window] = _window(chain, source, nodes[window], accesses, window)
             chains[number] = chain
             chain.assign(number, int(inputs[first_inputs[number] + 1]), row, part)
+        elif kind == is_window:
+            if chain is None:
+                early.setdefault(source, []).append(number)
+            else:
+                windows[number] = _window(chain, source, nodes[number], accesses, number)
         elif chain is not None:
             found = chain.found(source, row, part, accesses.parts)
             if found is not None and found.assigned is not None:
                 assigned[number] = found.assigned
             elif found is not None:
                 before[number] = found.array
-    return assigned, before
+    known = {number: found for number, found in windows.items() if found}
+    return ReadAgain(assigned, before, known)
+
+
+def _window(
+    chain: _Chain, source: int, node: Node, accesses: RowAccesses, number: int
+) -> list[int | BaseRow]:
+    """What is in the rows of a window; nothing if one of them was assigned in other parts."""
+    params, part = node.params, int(accesses.part_numbers[number])
+    found: list[int | BaseRow] = []
+    for k in range(params["sizes"][0]):
+        row = params["starts"][0] + k * params["steps"][0]
+        there = chain.found(source, row, part, accesses.parts)
+        if there is None or (there.assigned is None and there.array != chain.base):
+            return []
+        base = BaseRow(chain.base, row, part)
+        found.append(base if there.assigned is None else there.assigned)
+    return found

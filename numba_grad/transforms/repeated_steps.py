@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node
+from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node, record, recording
 from numba_grad.graph.survey import NodeSurvey, survey_of
 from numba_grad.graph.types import CPU, TupleType
 from numba_grad.transforms.assigned_rows import (
     UPDATE,
+    BaseRow,
     RowAccess,
     RowAccesses,
     RowPart,
@@ -89,6 +90,8 @@ class RecordedGraph:
         self.inputs_in_graph = self.inputs
         self.read_again: set[int] = set()  # reads of rows that were assigned
         self.read_earlier: set[int] = set()  # and of others, that the array has had before
+        self.windows: set[int] = set()  # of several rows, whose inputs are these rows
+        self.base_rows: dict[BaseRow, int] = {}  # those that no step has assigned, as numbers
         if (self.row_accesses == RowAccess.ASSIGNS).any():
             self._read_assigned_rows()
         # What tells apart inputs outside of the order that may differ from step to step, and where
@@ -123,7 +126,9 @@ class RecordedGraph:
         accesses = RowAccesses(
             self.row_accesses, self.row_starts, self.part_numbers, self.row_parts
         )
-        assigned, before = rows_read_again(accesses, self.inputs, self.first_inputs)
+        assigned, before, windows = rows_read_again(
+            accesses, self.inputs, self.first_inputs, self.nodes
+        )
         for number, source in before.items():
             self.inputs[self.first_inputs[number]] = source
         for number, source in assigned.items():
@@ -134,6 +139,46 @@ class RecordedGraph:
         self.row_starts[again] = 0
         self.row_accesses[again] = RowAccess.NONE
         self.read_again.update(again)
+        if windows:
+            self._read_windows(windows)
+
+    def _read_windows(self, windows: dict[int, list[int | BaseRow]]) -> None:
+        """Take the rows of a window for what reads it: an operation of its own kind as well."""
+        kinds: dict[tuple[Any, ...], int] = {}
+        kind = int(self.signatures.max(initial=0)) // 2 + 1
+        given: dict[int, list[int]] = {}
+        for number, rows in windows.items():
+            numbers = [self._number_of_row(x) for x in rows]
+            if self.signatures[number] == 0 or len({self.node(x).type for x in numbers}) > 1:
+                continue
+            given[number] = numbers
+            node = self.nodes[number]
+            key = (node.type, self.part_numbers[number], len(numbers))
+            self.signatures[number] = 2 * kinds.setdefault(key, kind + len(kinds))
+            self.signatures[number] += node.requires_grad
+        times = np.ones(len(self.inputs), np.int64)
+        places = list(given)
+        times[self.first_inputs[places]] = self.arities[places] = [*map(len, given.values())]
+        self.inputs, self.inputs_in_graph = (
+            np.repeat(x, times) for x in (self.inputs, self.inputs_in_graph)
+        )
+        self.first_inputs = np.concatenate([[0], np.cumsum(self.arities)])
+        for number, numbers in given.items():
+            first = self.first_inputs[number]
+            self.inputs[first : first + len(numbers)] = numbers
+        self.windows.update(given)
+
+    def _number_of_row(self, x: int | BaseRow) -> int:
+        if not isinstance(x, BaseRow):
+            return x
+        if x not in self.base_rows:
+            part = self.row_parts[x.part_number]
+            starts, steps = (x.row, *part.starts), (1, *part.steps)
+            params = {"starts": starts, "sizes": (1, *part.sizes), "steps": steps}
+            with recording(True):
+                self.others.append(record(_SLICE, (self.node(x.array),), params))
+            self.base_rows[x] = -len(self.others)
+        return self.base_rows[x]
 
     def _as_it_is_read(self, assigned: int, reader: int) -> int:
         """What was assigned, in the shape that is read, if it had that before: `y[t] = x` makes a

@@ -41,7 +41,8 @@ from numba_grad.transforms.steps_before import Carried, Comparison, StepBefore
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
 
-_LONGEST_DELAY = 4  # steps back that a step may read
+_LONGEST_DELAY = 8  # steps back that a step may read
+_MOST_LEFT = 6  # steps at either end that stay as they are
 _NEARLY = 1.03  # as many bytes
 _NEVER = 1e15
 _SLICE, _RESHAPE, _CONCATENATE = OPS["slice"], OPS["reshape"], OPS["concatenate"]
@@ -142,7 +143,7 @@ class _Loop:
             self.steps = self._from_narrowest_place()
             # A step or two more stay as they are where the first reads something else than others,
             # or others read something of the last that is not carried.
-            for _ in range(_LONGEST_DELAY + 2):
+            for _ in range(_MOST_LEFT):
                 if self.steps.times < self.recorded.fewest_steps:
                     return None
                 self._classify()
@@ -249,7 +250,8 @@ class _Loop:
             if recorded.assigns_row(number):
                 self.assigned[place] = recorded.inputs_of(number)[1] - first
                 continue
-            is_invariant = recorded.arities[number] > 0 and number not in recorded.read_again
+            is_made = number not in recorded.read_again and number not in recorded.windows
+            is_invariant = recorded.arities[number] > 0 and is_made
             row_moves = recorded.row_starts[number + period] != recorded.row_starts[number]
             following = recorded.inputs_of(number + period)
             for k, (x, y) in enumerate(zip(recorded.inputs_of(number), following, strict=True)):
@@ -289,10 +291,12 @@ class _Loop:
 
     def _begins_well(self) -> bool:
         """Whether the first step finds what it reads."""
-        first, recorded = self.steps.first, self.recorded
+        first, recorded, constants = self.steps.first, self.recorded, self.constants
         read = [recorded.inputs_of(first + place)[k] for place, k in self.sequences]
-        if any(number >= first for number in (*self.constants, *read)):
+        if any(number >= first for number in (*constants, *read)):
             return False  # of the first step itself
+        if any(x.array >= first for x, number in recorded.base_rows.items() if number in constants):
+            return False
         for place, delay in self.carried:
             number = first + place - delay * self.steps.period
             if number < 0 or recorded.nodes[number].type is not recorded.nodes[first + place].type:
@@ -429,7 +433,7 @@ class _Loop:
         before = [recorded.nodes[x] for x in numbers]
         made = Rerolled(node, recorded.nodes[steps.first : steps.end], before)
         self._replace(made, reads, finals, stacks)
-        return made if self._date([*initial, *rows], [*finals, *stacks], made) else None
+        return made if self._date([*initial, *rows, *constants], [*finals, *stacks], made) else None
 
     def _initial(self, place: int, delay: int) -> Node:
         number = self._initial_number(place, delay)
@@ -511,9 +515,8 @@ class _Loop:
                 else:
                     delay = -((x - first) // steps.period)
                     given.append(carried[(x - first) % steps.period, delay])
-            if first + place in recorded.read_again:
-                x = reshape(given[0], node.shape)
-                made[place] = x if node.requires_grad else OPS["detach"](x)
+            if first + place in recorded.read_again or first + place in recorded.windows:
+                made[place] = _as_read_again(node, given)
                 continue
             # A step that says `y[0]` several times is differentiated as if it said so once.
             own = int(recorded.signatures[first + place]), int(recorded.row_starts[first + place])
@@ -672,6 +675,13 @@ def _with_inputs(x: Node, since: int) -> list[Node]:
             found.append(node)
             stack += node.inputs
     return found
+
+
+def _as_read_again(node: Node, rows: Sequence[Node]) -> Node:
+    """What a read of rows gives, of what was assigned to them."""
+    x = rows[0] if len(rows) == 1 else record(_CONCATENATE, tuple(rows), {"axis": 0})
+    x = reshape(x, node.shape)
+    return x if node.requires_grad else OPS["detach"](x)
 
 
 def _flipped(rows: Node) -> Node:

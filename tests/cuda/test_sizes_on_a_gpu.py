@@ -122,8 +122,8 @@ def test_scans_and_reductions(shape):
             if dtype != "c16":
                 check(lambda x, axis=axis: (ng.max(x, axis), ng.min(x, axis)), x)
                 check(lambda x, axis=axis: (ng.var(x, axis), ng.argmax(x, axis)), x)
-    # A tree of products near 1 rounds ties of float32 down: 7e-9 of each factor, which is within the
-    # bound, and far from what one product after the other gives.
+    # A tree of products near 1 rounds ties of float32 down: 7e-9 for each factor, which is within
+    # the bound, and far from what one product after the other gives.
     check(lambda x: ng.cumprod(1 + x / 1e4, -1), random("f8", *shape))
     integers = RNG.integers(-100, 100, shape, np.int32)
     for axis in (None, 0, -1):

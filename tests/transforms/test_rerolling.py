@@ -341,6 +341,7 @@ ROLLED = [
     elements_of_rows_assigned,
     rows_and_then_pairs_of_rows,
     rows_changed_in_place,
+    windows_of_what_was_assigned,
     zeros_at_both_ends,
     begun_with_a_constant,
     begun_with_an_earlier_constant,
@@ -365,7 +366,6 @@ OTHERS = [
     zeros_of_two_signs,
     the_best_so_far,
     one_row_assigned_again,
-    windows_of_what_was_assigned,
 ]
 
 
@@ -870,6 +870,37 @@ def rows_of_two_at_once(w: Any, first: Any, steps: int) -> Any:
     return np.sum(y**2)
 
 
+def window_times_weights(w: Any, first: Any, steps: int) -> Any:
+    y = np.zeros(steps + 4)
+    y[:4] = first
+    for t in range(4, steps + 4):
+        y[t] = np.tanh(y[t - 4 : t] @ w)
+    return np.sum(y**2)
+
+
+def window_from_the_last_on_of_numbers(w: Any, first: Any, steps: int) -> Any:
+    y = np.zeros(steps + 3)
+    y[0] = 0.3
+    for t in range(3, steps + 3):
+        y[t] = np.dot(w[:3], y[t - 3 : t][::-1]) + first[1]
+    return np.mean(y[3:] ** 2)
+
+
+def window_of_rows_and_a_row(w: Any, first: Any, steps: int) -> Any:
+    y = np.zeros((steps + 3, 2))
+    y[0], y[1], y[2] = first[:2], first[2:], np.sin(first[:2])
+    for t in range(3, steps + 3):
+        y[t] = w[:2] * np.sum(y[t - 3 : t], axis=0) + w[2] * np.cos(y[t - 1])
+    return np.sum(y**2) + np.sum(y[-3:] * w[0])
+
+
+def eight_steps_back(w: Any, first: Any, steps: int) -> Any:
+    y = np.concatenate([first, 0.5 * first, np.zeros(steps)])
+    for t in range(8, steps + 8):
+        y[t] = np.sin(w[0] * y[t - 1]) + w[1] * y[t - 8]
+    return np.sum(y**2)
+
+
 def appended_to_a_list(w: Any, first: Any, steps: int) -> Any:
     y = list(first)
     for _ in range(steps):
@@ -883,6 +914,10 @@ BUFFERS = [
     zeros_before_the_first_step,
     concatenated_with_zeros,
     rows_of_two_at_once,
+    window_times_weights,
+    window_from_the_last_on_of_numbers,
+    window_of_rows_and_a_row,
+    eight_steps_back,
     appended_to_a_list,
 ]
 
@@ -1078,6 +1113,70 @@ def test_random_assignments_of_parts_of_rows(
         expected = step_by_step(f, *given)
         for way in WAYS.values():
             for x, y in zip(way(f, *given), expected, strict=True):
+                numpy.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
+
+
+# Of two tables, the state, which row, and the parameters.
+WINDOWS: list[Callable[..., Any]] = [
+    lambda a, b, y, k, p: a.__setitem__(k + 4, np.tanh(np.sum(a[k : k + 4], axis=0) * p[0])),
+    lambda a, b, y, k, p: a.__setitem__(k + 4, 0.5 * np.sin(a[k + 2 : k + 4]).sum(axis=0) + a[k]),
+    lambda a, b, y, k, p: a.__setitem__(k + 4, y * 0.9 + 0.1),
+    lambda a, b, y, k, p: b.__setitem__(k + 1, a[k + 1 : k + 4].mean(axis=0) - y),
+    lambda a, b, y, k, p: 0.8 * y + 0.1 * np.sum(a[k : k + 6 : 2], axis=0),
+    lambda a, b, y, k, p: 0.8 * y + 0.1 * np.sum(np.cos(b[k : k + 2]), axis=0),
+    lambda a, b, y, k, p: 0.9 * y + 0.05 * np.sum(a[k + 1 : k + 5], axis=0).detach(),
+    lambda a, b, y, k, p: 0.9 * y + 0.02 * np.sum(a[0:3], axis=0),
+    lambda a, b, y, k, p: 0.9 * y + 0.02 * np.sum(a[k + 3 : k + 7], axis=0),
+    lambda a, b, y, k, p: b.__setitem__(50 - k, 0.5 * b[51 - k : 54 - k].sum(axis=0) + y),
+    lambda a, b, y, k, p: 0.9 * y + 0.02 * a_table_of_its_own(y, p),
+    lambda a, b, y, k, p: without_history(a, y, k),
+]
+
+
+def without_history(a: Any, y: Any, k: int) -> None:
+    with ng.no_grad():
+        a[k + 4] = y
+
+
+def a_table_of_its_own(y: Any, p: Any) -> Any:
+    table = np.stack([y, y * p[0], y * p[1], y])
+    table[1] = y * 0.3
+    table[2] = np.sin(table[0:2].sum(axis=0))
+    return table[1:4].sum(axis=0)
+
+
+BEGINNINGS: list[Callable[..., Any]] = [
+    lambda a, first: None,
+    lambda a, first: a.__setitem__(slice(4), np.stack([first, 0.5 * first, 0.2 * first, first])),
+    lambda a, first: [a.__setitem__(i, first * (i + 1) * 0.2) for i in range(4)],
+    lambda a, first: a.__setitem__(slice(4), 0.3),
+    lambda a, first: a.__setitem__(1, first),
+]
+
+
+@pytest.mark.parametrize("seed", ASSIGNING)
+def test_random_windows_of_assigned_rows(
+    seed: int, given: list[numpy.ndarray], loops: list[int]
+) -> None:
+    random = numpy.random.default_rng(seed)
+    lines = [WINDOWS[k] for k in random.integers(0, len(WINDOWS), random.integers(1, 4))]
+    steps, begins = int(random.integers(20, 40)), BEGINNINGS[seed % len(BEGINNINGS)]
+    rest, is_of_first = ((2,), (), (1,))[seed % 3], bool(random.integers(2))
+
+    def f(p: Any, data: Any) -> Any:
+        first = y = {(2,): p[:2], (): p[0], (1,): p[1:2]}[rest]
+        a, b = np.zeros((70, *rest)), np.ones((70, *rest)) * (first if is_of_first else 0.5)
+        begins(a, first)
+        for k in range(steps):
+            for line in lines:
+                found = line(a, b, y, k, p)
+                y = y if found is None else found
+        return np.sum(a[steps:] ** 2) + np.sum(np.sin(a + b)) + np.sum(y) + 0.0 * np.sum(p)
+
+    with ng.configure(engine="reference"):  # what is checked are graphs
+        expected = step_by_step(f, 0.5 * given[0], given[1])
+        for way in WAYS.values():
+            for x, y in zip(way(f, 0.5 * given[0], given[1]), expected, strict=True):
                 numpy.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
 
 
