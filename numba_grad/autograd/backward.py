@@ -33,7 +33,13 @@ from numba_grad.graph import order as order_of
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, held_tensor, leaf, recording
 from numba_grad.graph.observers import collecting
-from numba_grad.graph.walk import History, history_of, leading_to, stands_for_a_value
+from numba_grad.graph.walk import (
+    History,
+    history_of,
+    in_order_of_recording,
+    leading_to,
+    stands_for_a_value,
+)
 from numba_grad.ops.control import custom
 from numba_grad.ops.families import cast, ones_like, zeros_like
 from numba_grad.transforms.batch import batch
@@ -410,6 +416,7 @@ class _Pass:
         "copies",
         "create_graph",
         "created",
+        "ends",
         "found",
         "inside",
         "is_traced",
@@ -446,6 +453,7 @@ class _Pass:
         # The history, inputs before users, and what else is not computed yet: as it was recorded,
         # and as it is gone through, with loops in place of their steps.
         self.recorded: list[Node] = []
+        self.ends: list[Node] = []  # of what was recorded
         self.order: list[Node] = []
         self.loops: list[Rerolled] = []
         # Of what comes after loops, and reads rows; and what each is a copy of.
@@ -491,9 +499,11 @@ class _Pass:
         # Not a set: what is computed, and in which order gradients are added, must not depend on
         # addresses.
         given = dict.fromkeys([*roots.nodes, *roots.seeds, *roots.batched.values()])
-        held = self._follow(given)
-        self.recorded = self.order
-        self.pending = [x for x in held if x.op is not ARGUMENT and held_tensor(x) is not None]
+        history = self._follow(given)
+        self.recorded, self.ends = history.nodes, history.ends
+        self.pending = [
+            x for x in history.held if x.op is not ARGUMENT and held_tensor(x) is not None
+        ]
         for target in self.targets or ():
             state_of(target)
         if self.may_reroll:
@@ -504,11 +514,11 @@ class _Pass:
         if self.targets is not None:
             self.target_nodes = self._targets_in(self.order)
 
-    def _follow(self, nodes: Iterable[Node]) -> list[Node]:
-        """Find what is behind `nodes`; returns those of it that have a tensor, and no value."""
+    def _follow(self, nodes: Iterable[Node]) -> History:
+        """Find what is behind `nodes`."""
         history = history_of(nodes, with_pending=True)
         self._go_along(history)
-        return history.held
+        return history
 
     def _go_along(self, history: History) -> None:
         self.order, ends = history.nodes, history.ends
@@ -729,13 +739,13 @@ class _Pass:
             originals = self.originals
             for found in self.loops:
                 if found.loop in executed:
-                    inside += [found.before, found.steps]
+                    inside += [in_order_of_recording(found.before), found.steps]
             executed = {originals.get(x, x) for x in executed}
             executed.update([originals.get(x, x) for x in self.passed_by if x.requires_grad])
             # Of a loop after another one, steps may be copies.
             if len(self.loops) > 1:
                 inside = [[originals.get(x, x) for x in steps] for steps in inside]
-        release(self.recorded, executed, inside)
+        release(self.recorded, self.ends, executed, inside)
 
     def _is_executed(self, node: Node) -> bool:
         """Whether the pass has gone through an operation."""

@@ -5,12 +5,12 @@ says which leaves an operation led to, so that a second pass is refused exactly 
 what was freed.
 """
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Sequence
 
 from numba_grad.autograd.state import state_of
 from numba_grad.graph.node import LEAF, NO_PARAMS, Node, new_node
-from numba_grad.graph.walk import in_order_of_recording
+from numba_grad.graph.walk import by_serial, in_order_of_recording, released
 from numba_grad.ops.control import custom
 
 # With more leaves, an operation is taken to lead to all of them: a set for each would take too much
@@ -19,23 +19,22 @@ _EXACT_LEAVES = 1024
 
 
 def release(
-    order: Sequence[Node], executed: set[Node], inside: Sequence[Sequence[Node]] = ()
+    order: Sequence[Node],
+    ends: Iterable[Node],
+    executed: set[Node],
+    inside: Sequence[Sequence[Node]] = (),
 ) -> None:
     """Free what the operations of `executed` saved.
 
-    `order` is the whole history, inputs before users. Operations whose derivative reads no values
-    (a sum, an addition) save nothing, so another pass may go through them. `inside` are steps of
-    loops, which hardly ever have values; they count as executed where they require grad.
+    `order` is the whole history, inputs before users, with `ends`, as `history_of` gives them.
+    Operations whose derivative reads no values (a sum, an addition) save nothing, so another pass
+    may go through them. `inside` are steps of loops, one after the other, which hardly ever have
+    values; they count as executed where they require grad.
     """
     for steps in inside:
         # Of a long loop nearly all nodes there are: no set of them, unless it is asked.
-        for node in steps:
-            if node.requires_grad:
-                if node.value is not None:
-                    executed.add(node)
-                elif node.op.saves:
-                    node.released = True
-    links = _Links(order)
+        executed.update(released(steps))
+    links = _Links(order, ends)
     kept = []  # what another pass may go through, and has a value
     for node in executed:
         if node.op.saves:
@@ -48,18 +47,51 @@ def release(
         if node.value is not None:
             kept.append(node)
     if kept:
-        executed.update(*[[x for x in steps if x.requires_grad] for steps in inside])
-        _detach_values(kept, executed, links)
+        _detach_values(kept, _Executed(executed, inside), links)
+
+
+class _Executed:
+    """What a pass has gone through. Of steps of a loop a set is made when it is worth it: mostly
+    somebody asks for a few of them."""
+
+    __slots__ = ("_asked", "_named", "_steps")
+
+    def __init__(self, named: set[Node], steps: Sequence[Sequence[Node]]) -> None:
+        self._named = named
+        self._steps = steps
+        self._asked = 0
+
+    def __contains__(self, node: Node) -> bool:
+        if node in self._named:
+            return True
+        if not node.requires_grad or not self._steps:
+            return False
+        self._asked += 1
+        if 32 * self._asked > sum(map(len, self._steps)):
+            self._named.update(*[[x for x in steps if x.requires_grad] for steps in self._steps])
+            self._steps = ()
+            return node in self._named
+        return any(_is_among(node, steps) for steps in self._steps)
+
+
+def _is_among(node: Node, steps: Sequence[Node]) -> bool:
+    place = bisect_left(steps, node.serial, key=by_serial)
+    while place < len(steps) and steps[place].serial == node.serial:
+        if steps[place] is node:
+            return True
+        place += 1
+    return False
 
 
 class _Links:
     """The leaves that gradients of each node flow to: found when the first node asks, as many
     passes compute nothing but gradients."""
 
-    __slots__ = ("_leaves", "_masks", "_order", "_tuples")
+    __slots__ = ("_ends", "_leaves", "_masks", "_order", "_tuples")
 
-    def __init__(self, order: Sequence[Node]) -> None:
+    def __init__(self, order: Sequence[Node], ends: Iterable[Node]) -> None:
         self._order: Sequence[Node] | None = order
+        self._ends = ends
         self._leaves: list[Node] = []
         self._masks: dict[Node, int] | None = None
         self._tuples: dict[int, tuple[Node, ...]] = {}
@@ -67,7 +99,8 @@ class _Links:
     def of(self, node: Node) -> tuple[Node, ...]:
         order, self._order = self._order, None
         if order is not None:
-            self._leaves = [x for x in order if x.requires_grad and x.op.vjp is None]
+            leaves = [x for x in self._ends if x.requires_grad and x.op.vjp is None]
+            self._leaves = in_order_of_recording(leaves)
             if 1 < len(self._leaves) <= _EXACT_LEAVES:
                 self._masks = _leaf_masks(order, self._leaves)
         if self._masks is None:
@@ -95,7 +128,7 @@ def _leaf_masks(order: Sequence[Node], leaves: Sequence[Node]) -> dict[Node, int
     return masks
 
 
-def _detach_values(kept: Sequence[Node], executed: AbstractSet[Node], links: _Links) -> None:
+def _detach_values(kept: Sequence[Node], executed: Container[Node], links: _Links) -> None:
     """Let `kept`, computed operations that stay differentiable, hold on to types, not to values."""
     # Below them, what another pass may go through.
     needed = set()
@@ -118,7 +151,7 @@ def _detach_values(kept: Sequence[Node], executed: AbstractSet[Node], links: _Li
             node.inputs = inputs
 
 
-def _may_stay(x: Node, executed: AbstractSet[Node]) -> bool:
+def _may_stay(x: Node, executed: Container[Node]) -> bool:
     """Leaves, and what this pass did not free."""
     return x.requires_grad and (x.op.vjp is None or x not in executed)
 

@@ -1,6 +1,6 @@
 """Long graphs are walked in native code, which reads nodes as CPython lays them out in memory.
 
-    NativeWalks    `history` and `survey`, from the addresses of the code
+    NativeWalks    `history`, `survey` and `release`, from the addresses of the code
     WalkWord       what the code is told, and where it finds the parts of an object
 
 The code is `compiler/building/walk_functions.py`; it is handed in as addresses. Where the parts of
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numba_grad.graph.node import Node, Op
+from numba_grad.graph.node import SERIALS_A_NODE, Node, Op
 
 OBJECT_HEAD = object.__basicsize__  # bytes before the fields of an object
 WORD = ctypes.sizeof(ctypes.c_int64)
@@ -41,43 +41,47 @@ class WalkWord(enum.IntEnum):
     HANDLE = 10
     KIND = 11
     VJP = 12
+    SAVES = 13
     # Objects, by address, and functions of CPython.
-    NODE_TYPE = 13
-    TUPLE_TYPE = 14
-    REFERENCE_TYPE = 15
-    NONE = 16
-    TRUE = 17
-    FALSE = 18
-    APPEND = 19
-    AS_INTEGER = 20
+    NODE_TYPE = 14
+    TUPLE_TYPE = 15
+    REFERENCE_TYPE = 16
+    NONE = 17
+    TRUE = 18
+    FALSE = 19
+    APPEND = 20
+    INCREASE_REFERENCE = 21
+    DECREASE_REFERENCE = 22
+    AS_INTEGER = 23
     # A set of addresses, which has MASK + 1 places, and may have MOST.
-    TABLE = 21
-    MASK = 22
-    MOST = 23
+    TABLE = 24
+    MASK = 25
+    MOST = 26
     # Of a walk: two tuples, three lists, memory, and what goes from one part to the next.
-    ROOTS = 24
-    ENDS = 25
-    FOUND = 26
-    MET = 27
-    HELD = 28
-    MEMORY = 29
-    SINCE = 30
-    WITH_PENDING = 31
-    FIRST_SERIAL = 32
-    LAST_SERIAL = 33
-    COUNT = 34
-    # Of a survey: two tuples, a list, and arrays of what is found; COUNT inputs, and room for more.
-    NODES = 35
-    FIXED = 36
-    OTHERS = 37
-    KINDS = 38
-    ARITIES = 39
-    REQUIRE_GRAD = 40
-    ARE_FREE = 41
-    INPUT_NUMBERS = 42
-    FIXED_NUMBERS = 43
-    MOST_READS = 44
-    END = 45
+    ROOTS = 27
+    ENDS = 28
+    FOUND = 29
+    MET = 30
+    HELD = 31
+    MEMORY = 32
+    SINCE = 33
+    WITH_PENDING = 34
+    FIRST_SERIAL = 35
+    LAST_SERIAL = 36
+    COUNT = 37
+    # Of a survey: two tuples, a list, and arrays of what is found; COUNT inputs, and room for
+    # more. Of a release the first tuple, and the list.
+    NODES = 38
+    FIXED = 39
+    OTHERS = 40
+    KINDS = 41
+    ARITIES = 42
+    REQUIRE_GRAD = 43
+    ARE_FREE = 44
+    INPUT_NUMBERS = 45
+    FIXED_NUMBERS = 46
+    MOST_READS = 47
+    END = 48
 
 
 class WalkStatus(enum.IntEnum):
@@ -104,20 +108,23 @@ class NodeSurvey(NamedTuple):
 class NativeWalks:
     """Walks by native code at these addresses. They give None where it knows too little."""
 
-    def __init__(self, walk: int, survey: int, layout: dict[WalkWord, int]) -> None:
+    def __init__(self, walk: int, survey: int, release: int, layout: dict[WalkWord, int]) -> None:
         # As functions of CPython's own: they hold the GIL, and may leave an exception.
         function = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
         self._walk, self._survey = function(walk), function(survey)
+        self._release = function(release)
         self._template = np.zeros(WalkWord.END, np.int64)
         for word, value in layout.items():
             self._template[word] = value
-        self._most = 1 << 14  # nodes of a walk: as many as there were in the longest one
+        self._most = 1 << 17  # nodes that a walk has room for, at first
 
     def history(
         self, roots: tuple[Node, ...], ends: tuple[Node, ...], since: int, with_pending: bool
     ) -> tuple[list[Node], list[Node], list[Node]] | None:
         """As `walk.history_of`; `roots` are distinct."""
-        most = self._most
+        # No more than there have been since, if that is not absurd.
+        recorded = max([x.serial for x in roots], default=0) - since
+        most = min(max(recorded // SERIALS_A_NODE, 0) + len(roots) + len(ends) + 64, self._most)
         while True:
             found: tuple[list[Node], list[Node], list[Node]] = ([], [], [])
             # The way, and twice what is found, with serials.
@@ -139,7 +146,7 @@ class NativeWalks:
             )
             status = self._walk(record.ctypes.data)
             if status != WalkStatus.FULL:
-                self._most = max(most, self._most)
+                self._most = max(most, self._most)  # the next one may be as long
                 return found if status == WalkStatus.DONE else None
             most *= 4
 
@@ -179,6 +186,12 @@ class NativeWalks:
         return NodeSurvey(
             numbers[0], numbers[1], flags[0], flags[1], inputs[:reads], others, fixed_numbers
         )
+
+    def release(self, nodes: tuple[Node, ...]) -> list[Node] | None:
+        """As `walk.released`; where it gives None, some may be marked already."""
+        with_values: list[Node] = []
+        record = self._record({WalkWord.NODES: id(nodes), WalkWord.OTHERS: id(with_values)})
+        return with_values if self._release(record.ctypes.data) == WalkStatus.DONE else None
 
     def _record(self, words: dict[WalkWord, int]) -> np.ndarray:
         record = self._template.copy()
@@ -224,6 +237,7 @@ def layout() -> dict[WalkWord, int] | None:
         WalkWord.TUPLE_ITEMS: _place_in(several, mark, tuple.__basicsize__ + len(several) * WORD),
         WalkWord.REFERENT: _place_in(reference, mark),
         WalkWord.VJP: _place_in(_with(Op, "vjp", mark), mark),
+        WalkWord.SAVES: _place_in(_with(Op, "saves", mark), mark),
     }
     for word, part in _PARTS_OF_NODES.items():
         found[word] = _place_in(_with(Node, part, mark), mark)
@@ -238,6 +252,8 @@ def layout() -> dict[WalkWord, int] | None:
         found[word] = id(thing)
     for word, function in (
         (WalkWord.APPEND, ctypes.pythonapi.PyList_Append),
+        (WalkWord.INCREASE_REFERENCE, ctypes.pythonapi.Py_IncRef),
+        (WalkWord.DECREASE_REFERENCE, ctypes.pythonapi.Py_DecRef),
         (WalkWord.AS_INTEGER, ctypes.pythonapi.PyLong_AsLongLong),
     ):
         found[word] = ctypes.cast(function, ctypes.c_void_p).value

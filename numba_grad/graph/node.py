@@ -38,15 +38,15 @@ class SharedParams(dict[str, Any]):
 
 
 # One in four: transforms may put nodes right before and after another.
-_SERIALS_A_NODE = 4
-_serials = itertools.count(0, _SERIALS_A_NODE)
+SERIALS_A_NODE = 4
+_serials = itertools.count(0, SERIALS_A_NODE)
 next_serial = _serials.__next__
 
 
 def recorded_nodes() -> int:
     """How many nodes there have been: by the next serial, without taking it."""
     following, _, _ = repr(_serials)[len("count(") :].partition(",")
-    return int(following) // _SERIALS_A_NODE
+    return int(following) // SERIALS_A_NODE
 
 
 class GradMode(threading.local):

@@ -152,6 +152,23 @@ def is_held(node: Node) -> bool:
     return node.handle is not None and node.handle() is not None
 
 
+def released(nodes: Sequence[Node]) -> list[Node]:
+    """Mark as released those of `nodes` that require grad, have no value and save something for
+    their derivative; returns those that require grad and have a value."""
+    native = native_walks() if len(nodes) >= _MANY else None
+    found = None if native is None else native.release(tuple(nodes))
+    if found is not None:
+        return found
+    found = []
+    for node in nodes:
+        if node.requires_grad:
+            if node.value is not None:
+                found.append(node)
+            elif node.op.saves:
+                node.released = True
+    return found
+
+
 def leading_to(order: Iterable[Node], targets: set[Node]) -> set[Node]:
     """`targets`, and what gradients flow through on the way to one; `order`: inputs first."""
     leads = set(targets)

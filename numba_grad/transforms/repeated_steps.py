@@ -97,6 +97,13 @@ class RecordedGraph:
         # What tells apart inputs outside of the order that may differ from step to step, and where
         # those are that are read at each call.
         self.number_types, self.number_offsets = _types_of_numbers(self.others, read_at_calls)
+        # The same for each input, and what the way in which it goes on counts for.
+        outside = (-1 - self.inputs).clip(0, len(self.number_types) - 1)
+        self.input_types = np.where(self.inputs < 0, self.number_types[outside], 0)
+        self.input_offsets = np.where(self.inputs < 0, self.number_offsets[outside], 0)
+        within = np.arange(len(self.inputs)) - np.repeat(self.first_inputs[:-1], self.arities)
+        within = within.clip(max=len(_POWERS) - 1)
+        self.input_weights, self.offset_weights = _POWERS[within], _POWERS[-1 - within]
 
     def _merged(self, inputs: np.ndarray, others: Sequence[Node]) -> np.ndarray:
         """`inputs`, where equal small arrays are one, as `np.zeros(1)` of each step."""
@@ -309,11 +316,16 @@ class RecordedGraph:
 
     def _steps(self, period: int) -> Steps | None:
         """The longest repetition at this distance."""
-        signatures = self.signatures
-        repeats = (signatures[:-period] == signatures[period:]) & (signatures[period:] != 0)
-        if _longest_run(repeats)[1] < self.fewest - period:
-            return None
-        kinds = self._kinds(period, repeats)
+        signatures, arities = self.signatures, self.arities
+        alike = (signatures[:-period] == signatures[period:]) & (signatures[period:] != 0)
+        alike &= arities[:-period] == arities[period:]
+        # What repeats in a shorter run is less than the fewest steps.
+        least = max(self.fewest, self.fewest_steps * period) - period
+        repeats, kinds = np.zeros(len(alike), bool), np.zeros(len(alike), np.int64)
+        starts, ends = _runs(alike)
+        is_long = ends - starts >= least
+        for start, end in zip(starts[is_long].tolist(), ends[is_long].tolist(), strict=True):
+            repeats[start:end], kinds[start:end] = self._kinds(period, start, end)
         # A pair that repeats, and the next one in the same way.
         repeats = repeats[:-period] & repeats[period:] & (kinds[:-period] == kinds[period:])
         start, run = _longest_run(repeats)
@@ -322,48 +334,52 @@ class RecordedGraph:
             return None
         return Steps(start, period, count, rest)
 
-    def _kinds(self, period: int, repeats: np.ndarray) -> np.ndarray:
-        """For each node that repeats, a number that says how its inputs go on to those of the next
-        step; which are no steps is taken out of `repeats`."""
-        own = np.flatnonzero(repeats)
-        counts = self.arities[own]
-        places = np.repeat(np.arange(len(own)), counts)
-        within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
-        here = self.inputs[self.first_inputs[own][places] + within]
-        there = self.inputs[self.first_inputs[own + period][places] + within]
+    def _kinds(self, period: int, start: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """For nodes that have the same operations a period later, whether they go on to these as
+        steps do, and a number that says how their inputs do."""
+        first_inputs = self.first_inputs
+        firsts = first_inputs[start : end + 1] - first_inputs[start]
+        own = slice(first_inputs[start], first_inputs[end])
+        later = slice(first_inputs[start + period], first_inputs[end + period])
+        here, there = self.inputs[own], self.inputs[later]
+        is_equal = here == there
+        is_number = (self.input_types[own] != 0) & (
+            self.input_types[own] == self.input_types[later]
+        )
         of_step = (there - here == period) & (here >= 0)
-        types = self.number_types
-        type_here = np.where(here < 0, types[(-here - 1).clip(0, len(types) - 1)], 0)
-        type_there = np.where(there < 0, types[(-there - 1).clip(0, len(types) - 1)], 0)
-        is_number = (type_here != 0) & (type_here == type_there)
-        is_same = (here == there) & ~is_number
-        kind = of_step + 2 * is_same + 3 * is_number  # one of them, or none
-        bad = own[places[kind == 0]]
-        combined = np.zeros(len(repeats), np.int64)
-        np.add.at(combined, own[places], kind * _POWERS[within.clip(max=len(_POWERS) - 1)])
-        # Slices of rows that follow each other are of one array; assignments go on, too.
-        moves = self.row_starts[own + period] - self.row_starts[own]
-        assigns = self.row_accesses[own] == RowAccess.ASSIGNS
+        # One of them, or none.
+        kind = of_step + 2 * (is_equal & ~is_number) + 3 * is_number
         # Arrays that are read at each call have the same distance in memory.
-        offsets = self.number_offsets
-        move = offsets[(-there[is_number] - 1)] - offsets[(-here[is_number] - 1)]
-        weights = _POWERS[-1 - within[is_number].clip(max=len(_POWERS) - 1)]
-        np.add.at(combined, own[places[is_number]], move * weights)
-        combined[own] = combined[own] * 1000003 + moves
-        is_of_one = np.zeros(len(own), bool)
-        is_of_one[places[here == there]] = True
-        repeats[bad] = False
-        repeats[own[(moves != 0) & ~assigns & ~is_of_one]] = False
-        repeats[own[assigns & (moves == 0)]] = False
-        return combined
+        move = np.where(is_number, self.input_offsets[later] - self.input_offsets[own], 0)
+        weighted = kind * self.input_weights[own] + move * self.offset_weights[own]
+        kinds = _sums(weighted, firsts)
+        # Slices of rows that follow each other are of one array; assignments go on, too.
+        moves = self.row_starts[start + period : end + period] - self.row_starts[start:end]
+        assigns = self.row_accesses[start:end] == RowAccess.ASSIGNS
+        is_of_one = _sums(is_equal, firsts) > 0
+        goes_on = _sums(kind == 0, firsts) == 0
+        goes_on &= np.where(assigns, moves != 0, (moves == 0) | is_of_one)
+        return goes_on, kinds * 1000003 + moves
+
+
+def _sums(values: np.ndarray, firsts: np.ndarray) -> np.ndarray:
+    """Of parts that begin at `firsts`, the last of which is the end; some may be empty."""
+    until = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(values, out=until[1:])
+    return np.diff(until[firsts])
+
+
+def _runs(flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where runs of True begin, and where they are over."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
+    return edges[::2], edges[1::2]
 
 
 def _longest_run(flags: np.ndarray) -> tuple[int, int]:
     """Where the longest run of True begins, and its length."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
-    if not len(edges):
+    starts, ends = _runs(flags)
+    if not len(starts):
         return 0, 0
-    starts, ends = edges[::2], edges[1::2]
     longest = int(np.argmax(ends - starts))
     return int(starts[longest]), int(ends[longest] - starts[longest])
 

@@ -242,3 +242,30 @@ def test_cost_per_operation_does_not_grow_with_the_graph():
 
     seconds(100)
     assert min(seconds(4000) for _ in range(3)) < 20 * min(seconds(1000) for _ in range(3))
+
+
+@pytest.mark.parametrize("steps", [30, 400])
+def test_a_second_pass_goes_through_what_saves_nothing_whatever_became_a_loop(steps):
+    x = variable(1.0, 2.0, 3.0)
+    total, last = x[0], x[1]
+    for k in range(steps):
+        last = last + x[k % 3] + x[2]
+        total = total + last
+    loss = total + last
+    loss.backward()
+    first = x.grad.numpy().copy()
+    loss.backward()
+    assert np.array_equal(x.grad.numpy(), 2 * first)
+
+
+@pytest.mark.parametrize("steps", [30, 400])
+def test_a_second_pass_is_refused_where_steps_have_saved_something(steps):
+    x = variable(1.0, 2.0, 3.0)
+    total, y = x[0], x[1]
+    for _ in range(steps):
+        y = y + 0.01 * np.sin(y) * x[2]
+        total = total + y
+    loss = total + y
+    loss.backward()
+    with pytest.raises(RuntimeError, match="a second time"):
+        loss.backward()

@@ -91,6 +91,20 @@ def test_surveys_are_the_same(native, seed):
     assert alive
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_the_same_is_released(native, seed, monkeypatch):
+    first, alive = random_graph(seed, 1500)
+    second, also_alive = random_graph(seed, 1500)
+    found = native.release(tuple(first[20:]))
+    monkeypatch.setattr(walk, "native_walks", lambda: None)
+    expected = walk.released(second[20:])
+    assert [x.released for x in first] == [x.released for x in second]
+    assert any(x.released for x in first)
+    assert [first.index(x) for x in found] == [second.index(x) for x in expected]
+    assert expected
+    assert len(alive) == len(also_alive)
+
+
 def test_what_is_not_known_is_left_to_python(native):
     x = leaf(np.ones(2), requires_grad=True)
     y = OPS["sin"](x)
@@ -109,6 +123,9 @@ def test_references_are_counted(native):
     for _ in range(50):
         assert native.history((y,), (), 0, True)[0] == [x, y]
         assert native.survey((y,), (x,)).others == [x]
+        y.released = False
+        assert native.release((y,)) == []
+        assert y.released
     after = [sys.getrefcount(z) for z in (x, y, True, False, None)]
     assert after[:2] == before[:2]
     assert all(abs(a - b) < 40 for a, b in zip(after, before, strict=True))

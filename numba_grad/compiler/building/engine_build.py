@@ -75,7 +75,7 @@ def native_engine() -> NativeEngine:
 
 
 @functools.cache
-def walk_requests() -> tuple[KernelRequest, KernelRequest]:
+def walk_requests() -> tuple[KernelRequest, KernelRequest, KernelRequest]:
     """What walks of long graphs are compiled from, in the order of `NativeWalks`."""
     words = _walks_module()
     enumerations = (words.WalkWord, words.WalkStatus)
@@ -83,6 +83,7 @@ def walk_requests() -> tuple[KernelRequest, KernelRequest]:
     return (
         KernelRequest(source, "walk", "int64(int64)"),
         KernelRequest(source, "survey", "int64(int64)"),
+        KernelRequest(source, "release", "int64(int64)"),
     )
 
 

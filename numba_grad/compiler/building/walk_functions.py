@@ -1,8 +1,8 @@
 """Walks of long graphs, in the kernel language: `walk` finds a history, `survey` says in arrays
-what some nodes are.
+what some nodes are, `release` marks them when a backward pass is over.
 
-No module imports this one: `engine_build` reads its text and compiles it. What they find is what
-`graph/walk.py` and `graph/survey.py` find node by node, where they are not compiled yet, or Python
+No module imports this one: `engine_build` reads its text and compiles it. What they do is what
+`graph/walk.py` and `graph/survey.py` do node by node, where they are not compiled yet, or Python
 is another one. The record that both share with Python, and where the parts
 of an object lie, is in `graph/native_walks.py`. They hold the GIL and run no code of Python's, so
 nothing changes meanwhile.
@@ -293,6 +293,28 @@ def number_inputs(record: Pointer) -> int:
         numbers[k] = -1
         if table[place] != 0:
             numbers[k] = table[place + 1]
+    return WalkStatus.DONE
+
+
+def release(address: int) -> int:
+    """Of NODES mark as released what requires grad and saves something for its derivative; OTHERS,
+    a list, gets those that have a value instead."""
+    record = pointer(address, int64)
+    nodes = items_of(record, record[WalkWord.NODES])
+    for number in range(size_of(record[WalkWord.NODES])):
+        node = pointer(nodes[number], int64)
+        if not is_known(record, node):
+            return WalkStatus.UNKNOWN
+        if node[record[WalkWord.REQUIRES_GRAD]] == record[WalkWord.TRUE]:
+            if node[record[WalkWord.VALUE]] != record[WalkWord.NONE]:
+                if not is_appended(record, record[WalkWord.OTHERS], nodes[number]):
+                    return WalkStatus.FAILED
+            elif node[record[WalkWord.RELEASED]] == record[WalkWord.FALSE]:
+                saves = pointer(node[record[WalkWord.OP]], int64)[record[WalkWord.SAVES]]
+                if size_of(saves) > 0:
+                    call(record[WalkWord.INCREASE_REFERENCE], record[WalkWord.TRUE])
+                    node[record[WalkWord.RELEASED]] = record[WalkWord.TRUE]
+                    call(record[WalkWord.DECREASE_REFERENCE], record[WalkWord.FALSE])
     return WalkStatus.DONE
 
 
