@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+# Of what storing a value and loading it once costs. A line of a cache that is written was read
+# before: three transfers, one of which is the load.
+LOADING = 1 / 3
+
 
 @dataclass(frozen=True, slots=True)
 class Costs:
@@ -17,3 +21,9 @@ class Costs:
     store_of_expansion: float
     # Of a sum of more arrays than fit, none would still be in a cache at the end.
     cached_bytes: int
+
+    def is_worth_sharing(self, cost: float, kernels: int) -> bool:
+        """Whether a value of this cost is stored by one of several kernels and loaded by the
+        others, rather than computed again by each of these."""
+        others = kernels - 1
+        return cost * others > self.store * (1 - LOADING + LOADING * others)

@@ -273,7 +273,7 @@ class _Groups:
         for node, kernels in kernels_of.items():
             if (
                 len(kernels) < 2
-                or cost[node] <= self.roots.costs.store
+                or not self.roots.costs.is_worth_sharing(cost[node], len(kernels))
                 or node.op.family != "elementwise"
             ):
                 continue

@@ -156,8 +156,7 @@ class Roots:
         below: dict[Node, int] = {}  # what a node is computed from, itself included
         here: dict[Node, int] = {}  # the part of it at the node's own place
         written: dict[Node, float] = {}  # operations, for all copies of the node
-        weights: dict[int, float] = {}  # by number: of what a movement reads at another place
-        elsewhere = 0
+        elsewhere = _Weights()  # of movements, for what they read at another place
         reading = Reading(self.loops_where_read())
 
         def cut(node: Node, bit: int) -> None:
@@ -175,17 +174,12 @@ class Roots:
                 for x in node.inputs:
                     here[node] |= here[x]
                 written[node] *= here[node].bit_count()
-                moved = here[node] & elsewhere
-                while moved:
-                    last = moved.bit_length() - 1
-                    written[node] += weights[last]
-                    moved ^= 1 << last
+                written[node] += elsewhere.of(here[node])
                 continue
             copies = reading.copies(node)
             weight = copies * sum(written[x] / reading.copies(x) for x in node.inputs)
             if weight - copies * below[node].bit_count() <= MOST_REPEATED:
-                weights[number] = weight
-                elsewhere |= bit
+                elsewhere.add(bit, weight)
                 written[node] += weight
                 continue
             stored = [self.base(x) for x in node.inputs]
@@ -372,36 +366,44 @@ class Roots:
         """What computing one element costs from memory, and the size of the largest value read for
         it.
 
-        Shared parts count once: a set of nodes is an int with a bit for each. Those of `counts`,
-        roots with how often each would be computed, are roots no more if they turn out cheap.
+        Shared parts count once, at each place that they are read at: a set of nodes is an int with
+        a bit for each. Those of `counts`, roots with how often each would be computed, are roots no
+        more if they turn out cheap.
         """
-        cone: dict[Node, int] = {}
+        here: dict[Node, int] = {}  # what a node is computed from at its own place, itself included
         cost: dict[Node, float] = {}
         source_size: dict[Node, int] = {}
         bits_of_weight: dict[float, int] = {}
+        elsewhere = _Weights()  # of movements, for what they read at another place
 
-        def enter(node: Node, bit: int, inputs: Sequence[Node], weight: float, size: int) -> None:
-            cone[node] = bit
-            source_size[node] = max([size, *[source_size[x] for x in inputs]])
-            for x in inputs:
-                cone[node] |= cone[x]
-            cost[node] = weight + sum(
-                w * (cone[node] & bits).bit_count() for w, bits in bits_of_weight.items()
-            )
+        def enter(node: Node, bit: int) -> float:
+            source_size[node] = max([1, *[source_size[x] for x in node.inputs]])
+            here[node] = bit
+            if node.op.family == "movement" and not self.reading.is_at_one_place(node):
+                cost[node] = sum(cost[x] for x in node.inputs)
+                elsewhere.add(bit, cost[node])
+                return 0.0
+            for x in node.inputs:
+                here[node] |= here[x]
+            weight = self.own_cost(node)
+            cost[node] = weight + elsewhere.of(here[node])
+            for w, bits in bits_of_weight.items():
+                cost[node] += w * (here[node] & bits).bit_count()
+            return weight
 
         for number, node in enumerate(self.order):
-            bit, weight = 1 << number, self.own_cost(node)
-            is_stored = node in self.memory or node in self.nodes
+            bit, weight = 1 << number, 0.0
+            is_stored = self.is_stored(node)
             if not is_stored or node in counts:
-                enter(node, bit, node.inputs, weight, 1)
+                weight = enter(node, bit)
             if node in counts and not self.is_worth_storing(
                 node, cost[node], counts[node], source_size[node]
             ):
                 self.nodes.discard(node)
                 is_stored = False
             if is_stored:
-                weight = self.costs.load
-                enter(node, bit, (), weight, node.type.size)
+                cost[node] = weight = self.costs.load
+                here[node], source_size[node] = bit, node.type.size
             bits_of_weight[weight] = bits_of_weight.get(weight, 0) | bit
         return cost, source_size
 
@@ -422,6 +424,28 @@ class Roots:
             else:
                 separate += evaluations[user] * self.reading.repetition(user, node)
         return aligned + separate
+
+
+class _Weights:
+    """Weights of some nodes, each of which is a bit."""
+
+    def __init__(self) -> None:
+        self.bits = 0
+        self.weights: dict[int, float] = {}  # by the length of the bit
+
+    def add(self, bit: int, weight: float) -> None:
+        self.bits |= bit
+        self.weights[bit.bit_length()] = weight
+
+    def of(self, nodes: int) -> float:
+        """Of those that are in this set, together."""
+        total = 0.0
+        weighty = nodes & self.bits
+        while weighty:
+            length = weighty.bit_length()
+            total += self.weights[length]
+            weighty ^= 1 << (length - 1)
+        return total
 
 
 def is_small_assignment(node: Node) -> bool:
