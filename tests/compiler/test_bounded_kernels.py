@@ -316,3 +316,28 @@ def test_what_several_kernels_read_at_several_places_is_computed_by_one():
     u, f = np.random.default_rng(0).normal(size=(2, 96, 96))
     sources = sources_by_jit(gradient(lambda u, f: np.sum(v_cycle(u, f) ** 2)), [u, f])
     assert sum(source.count("\n") for source in sources) <= 4_500  # 6,234 of them
+
+
+def cells(w, v, b, x, size=8):
+    """Long short-term memory, with all outputs stacked."""
+
+    def sigmoid(z):
+        return 1 / (1 + np.exp(-z))
+
+    h, c, outputs = np.zeros(size), np.zeros(size), []
+    for k in range(len(x)):
+        z = w @ x[k] + v @ h + b
+        c = sigmoid(z[:size]) * c + sigmoid(z[size : 2 * size]) * np.tanh(z[2 * size : -size])
+        h = sigmoid(z[-size:]) * np.tanh(c)
+        outputs.append(h)
+    return np.sum(np.stack(outputs) ** 2)
+
+
+def test_functions_of_small_vectors_are_loops():
+    """The gates of eight cells were written out, in kernels of up to 476 lines."""
+    random = np.random.default_rng(0)
+    shapes = (32, 3), (32, 8), (32,), (10, 3)
+    sources = sources_by_jit(gradient(cells), [random.normal(size=shape) for shape in shapes])
+    lengths = [source.count("\n") for source in sources]
+    assert max(lengths) <= 120
+    assert sum(lengths) <= 1_000  # 1,586 of them
