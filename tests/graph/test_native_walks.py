@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler.building import engine_build
+from numba_grad.compiler.building import walk_build
 from numba_grad.compiler.building.build import build_requests
 from numba_grad.graph import native_walks, walk
 from numba_grad.graph.node import NO_PARAMS, NUMBERS, OPS, leaf, new_node, record
@@ -16,8 +16,8 @@ from numba_grad.graph.survey import surveyed
 
 @pytest.fixture(scope="module")
 def native():
-    build_requests(engine_build.walk_requests())
-    found = engine_build.native_walks()
+    build_requests(walk_build.walk_requests())
+    found = walk_build.native_walks()
     assert found is not None
     return found
 
