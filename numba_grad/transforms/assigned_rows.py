@@ -52,11 +52,11 @@ def row_access(node: Node) -> RowAccess:
         array, value = node.inputs
         is_one_of_several = value.shape[:1] == (1,) and array.shape[0] > 1
         return RowAccess.ASSIGNS if is_one_of_several else RowAccess.NONE
-    if node.op is SLICE and node.inputs:
-        count = (*node.params["sizes"], 0)[0]
+    if node.op is SLICE and node.inputs and node.inputs[0].shape:
+        rows, count = node.inputs[0].shape[0], node.params["sizes"][0]
         if count == 1:
             return RowAccess.READS
-        is_window = count < node.inputs[0].shape[0] and 2 <= count <= LONGEST_WINDOW
+        is_window = 2 <= count <= LONGEST_WINDOW and count < rows
         return RowAccess.READS_WINDOW if is_window else RowAccess.NONE
     return RowAccess.NONE
 

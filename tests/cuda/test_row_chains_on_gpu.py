@@ -80,7 +80,7 @@ def leaves(values):
 
 
 @pytest.mark.thorough(but="100")
-@pytest.mark.parametrize("columns", [33, 100, 540])
+@pytest.mark.parametrize("columns", [33, 100, 2100])
 @pytest.mark.parametrize(
     ("f", "count", "members"),
     [
@@ -113,7 +113,7 @@ def test_a_thread_alone_does_short_rows(monkeypatch):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("columns", [33, 540])
+@pytest.mark.parametrize("columns", [33, 2100])
 def test_more_rows_than_threads_of_the_grid(monkeypatch, columns):
     monkeypatch.setattr(launch, "MOST_BLOCKS", 2)
     (kernel,) = check(normalized, *arguments((37, columns), 1))
@@ -121,7 +121,7 @@ def test_more_rows_than_threads_of_the_grid(monkeypatch, columns):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("columns", [33, 540])
+@pytest.mark.parametrize("columns", [33, 2100])
 def test_wide_indices(monkeypatch, columns):
     monkeypatch.setattr(index_arithmetic, "MOST_NARROW", 100)
     (kernel,) = check(normalized, *arguments((37, columns), 1))
