@@ -81,6 +81,9 @@ class _GrowingGraph:
         self._young_put_off = 0  # young ones, since a full one or one that was none of a graph
         self._recorded = 0  # nodes, up to the last collection
         self._is_frozen = False
+        # Objects that the program has frozen itself stay so. Counting them takes as long as there is
+        # of them, so once some were seen the next look is after a full collection.
+        self._has_others = False
 
     def __call__(self, phase: str, info: dict[str, Any]) -> None:
         """One of `gc.callbacks`: before and after each collection."""
@@ -101,21 +104,25 @@ class _GrowingGraph:
         is_graph = made <= youngest < 4 * made and youngest > gc.get_threshold()[0]
         if not is_graph or not gc.isenabled():
             self._young_put_off = 0
-        elif self._young_put_off < self.YOUNG_PATIENCE and gc.get_freeze_count() == 0:
+        elif self._young_put_off < self.YOUNG_PATIENCE and not self._has_others_frozen():
             self._young_put_off += 1
             self._is_frozen = True
             gc.freeze()
 
     def _before_full(self) -> None:
-        self._young_put_off = 0
+        self._young_put_off, self._has_others = 0, False
         if not self._is_automatic() or not self._is_graph():
             self._put_off, self._patience = 0, self.PATIENCE
         elif self._put_off == self._patience:
             self._put_off, self._patience = 0, 2 * self._patience
-        elif gc.get_freeze_count() == 0:  # what the program has frozen itself stays so
+        elif not self._has_others_frozen():
             self._put_off += 1
             self._is_frozen = True
             gc.freeze()
+
+    def _has_others_frozen(self) -> bool:
+        self._has_others = self._has_others or gc.get_freeze_count() > 0
+        return self._has_others
 
     @staticmethod
     def _is_automatic() -> bool:
