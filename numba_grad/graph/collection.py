@@ -81,8 +81,8 @@ class _GrowingGraph:
         self._young_put_off = 0  # young ones, since a full one or one that was none of a graph
         self._recorded = 0  # nodes, up to the last collection
         self._is_frozen = False
-        # Objects that the program has frozen itself stay so. Counting them takes as long as there is
-        # of them, so once some were seen the next look is after a full collection.
+        # Objects that the program has frozen itself stay so. To count them takes as long as there
+        # are many, so once some were seen the next look is after a full collection.
         self._has_others = False
 
     def __call__(self, phase: str, info: dict[str, Any]) -> None:
