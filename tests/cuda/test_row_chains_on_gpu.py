@@ -79,7 +79,7 @@ def leaves(values):
     return [values]
 
 
-@pytest.mark.thorough(but="100")
+@pytest.mark.thorough(but="-100")
 @pytest.mark.parametrize("columns", [33, 100, 2100])
 @pytest.mark.parametrize(
     ("f", "count", "members"),
