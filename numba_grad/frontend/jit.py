@@ -221,14 +221,14 @@ class Jitted:
             compiled.program.plan,
             compiled.device,
             specialization.program_with_segments,
-            lambda *a, **k: self._values(specialization, *self._split(a, k)),
+            lambda *a, **k: self._values(specialization, len(dynamic.leaves), self._split(a, k)[0]),
         )
 
     def _values(
-        self, specialization: Specialization, dynamic: "_Arguments", key: Hashable
+        self, specialization: Specialization, arguments: int, given: "_Arguments"
     ) -> list[np.ndarray]:
-        values = [host_value(x) if isinstance(x, Tensor) else own_array(x) for x in dynamic.leaves]
-        own = specialization.arguments[: len(values)]  # a token may follow
+        values = [host_value(x) if isinstance(x, Tensor) else own_array(x) for x in given.leaves]
+        own = specialization.arguments[:arguments]  # a token may follow
         if [array_type(v.shape, v.dtype, str(v.device)) for v in values] != [
             node.type for node in own
         ]:
@@ -236,7 +236,10 @@ class Jitted:
                 explain(
                     "profile",
                     "arguments of another signature than those that were lowered",
-                    got={"lowered for": [node.type for node in own]},
+                    got={
+                        "lowered for": [node.type for node in own],
+                        "got": [array_type(v.shape, v.dtype, str(v.device)) for v in values],
+                    },
                     fix="f.lower(*args).profile(*args) with the same shapes and dtypes",
                 )
             )

@@ -90,6 +90,9 @@ def test_a_plan_calls_native_code_only():
     assert names == ["k0 double_it: float64", "k1 subtract: float64, 1-d"]
     assert lowered.kernels[0].nbytes == 2 * X.nbytes
     assert len(lowered.profile(X)) == 2
+    for arguments in ((), (X[:2],), (X, X)):
+        with pytest.raises(TypeError, match="another signature than those that were lowered"):
+            lowered.profile(*arguments)
     assert "kernel=double_it" in lowered.graph
 
 
