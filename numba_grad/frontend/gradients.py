@@ -128,14 +128,14 @@ def value_and_grad(
 
     @derivative_of(f, value_and_grad, argnums, has_aux, *options)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        ranks = 1 if comm is None else namespace("mpi").size_of("value_and_grad", comm)
+        ranks = 1 if comm is None else namespace("mpi").all_ranks.size_of("value_and_grad", comm)
         weight = 1 / ranks if loss == "same" else 1.0
         gradients, (value,), aux = gradient_of_call(
             "value_and_grad", f, argnums, has_aux, args, kwargs, True, weight
         )
         if ranks > 1 and loss == "mean":
             leaves, structure = trees.flatten(gradients)
-            value, *means = namespace("mpi").mean_over_ranks([value, *leaves], comm)
+            value, *means = namespace("mpi").all_ranks.mean_over_ranks([value, *leaves], comm)
             gradients = trees.unflatten(structure, means)
         return ((value, aux), gradients) if has_aux else (value, gradients)
 

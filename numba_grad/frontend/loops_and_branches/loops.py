@@ -142,7 +142,7 @@ def _scan(
         body = traced(operation, step, types, pair_structure, given, name, device=device)
         if body.communicates:
             for communicator in body.communicators:
-                namespace("mpi").agree_on_steps(operation, count, communicator)
+                namespace("mpi").all_ranks.agree_on_steps(operation, count, communicator)
             memory = memory_on_all_ranks(operation, memory, carried, body.communicators)
             return _scan_with_token(
                 operation, f, init, rows, rows_structure, count, reverse, memory, names, name

@@ -128,7 +128,7 @@ def memory_on_all_ranks(
     amount, directory = _directory_in(operation, memory)
     states = _states(operation, amount, max(1, sum(node.type.nbytes for node in carried)))
     for communicator in communicators:
-        states = namespace("mpi").least_on_ranks(states, communicator)
+        states = namespace("mpi").all_ranks.least_on_ranks(states, communicator)
     return f"disk:{directory}:{states} states" if directory else f"{states} states"
 
 

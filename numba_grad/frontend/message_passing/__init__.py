@@ -1,0 +1,1 @@
+"""The functions of `numba_grad.mpi`, by what they exchange."""
