@@ -9,7 +9,7 @@ import pytest
 
 from numba_grad.compiler.building.build import KernelRequest, build, build_requests
 from numba_grad.compiler.code_generation import has_fma
-from numba_grad.compiler.kernel_language import syntax_lowering
+from numba_grad.compiler.kernel_language import meanings
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
 
@@ -454,14 +454,14 @@ def kernel(args, lo, hi):
     x[7] = x[8] * 2.0 + x[lo + 9]
 """
     asked = []
-    resolved = syntax_lowering.Meanings._resolved
+    resolved = meanings.Meanings._resolved
 
     def counted(self, function, argument_types):
         asked.append(function)
         return resolved(self, function, argument_types)
 
     build(source)
-    monkeypatch.setattr(syntax_lowering.Meanings, "_resolved", counted)
+    monkeypatch.setattr(meanings.Meanings, "_resolved", counted)
     other = source.replace("7", "17").replace("8", "18").replace("9", "19")
     x = np.arange(20.0)
     run(other, x, stop=1)

@@ -10,7 +10,7 @@ import pytest
 
 from numba_grad.compiler.building.build import build
 from numba_grad.compiler.code_generation import has_masks, vector_bytes
-from numba_grad.compiler.kernel_language import plain_loops, syntax_lowering, vector_loops
+from numba_grad.compiler.kernel_language import plain_loops, sources, vector_loops
 from numba_grad.config import configure
 
 INT64 = ctypes.c_int64
@@ -83,7 +83,7 @@ def _own_cache(tmp_path_factory):
 def kernel_for(body, dtype, processor, monkeypatch):
     with monkeypatch.context() as patch:
         if processor is None:
-            patch.setattr(syntax_lowering, "plain_element", lambda *args: None)
+            patch.setattr(sources, "plain_element", lambda *args: None)
         else:
             patch.setattr(vector_loops, "vector_bytes", lambda: processor[0])
             patch.setattr(vector_loops, "has_masks", lambda: processor[1])
@@ -190,7 +190,7 @@ def is_plain(loop, *, before="", after="", dtype="float64"):
     text = source(f"{before}\n{loop}\n{after}", dtype, "")
     [definition] = ast.parse(text).body
     assert isinstance(definition, ast.FunctionDef)
-    uses = syntax_lowering._Uses(definition)
+    uses = sources.VariableUses(definition)
     names = uses.early - uses.stores.keys()
     element = plain_loops.plain_element(definition, uses.kinds, names, uses.in_memory())
     return element is not None
@@ -231,7 +231,7 @@ def test_what_needs_none_of_llvms_passes():
 def test_what_hands_numbers_on_is_no_vector_code():
     def hands_on(body):
         text = f"def kernel(args, lo, hi):\n    x = buffer(args, 0, float64)\n{body}"
-        return syntax_lowering.read(text, "kernel").hands_on
+        return sources.read(text, "kernel").hands_on
 
     state = "    c = x[0]\n    for i in range(lo, hi):\n        v = c * x[i]\n        c = v\n"
     assert hands_on(state + "    x[0] = c\n")

@@ -39,9 +39,11 @@ from numba_grad.compiler.kernel_language import (
     intrinsics,
     mathematics,
     registry,
+    sources,
     syntax_lowering,
     vector_loops,
 )
+from numba_grad.compiler.kernel_language.meanings import Meanings
 from numba_grad.errors import KernelError
 from numba_grad.graph.collection import without_collection
 
@@ -104,14 +106,14 @@ class _Nothing(CodeLibrary):
 
 
 @functools.cache
-def _meanings() -> syntax_lowering.Meanings:
+def _meanings() -> Meanings:
     typing_context = _TypingContext()
     context = _TargetContext(typing_context, "cpu")
     typing_context.refresh()
     context.refresh()
     # Integer division by zero gives 0, and nothing raises.
     error_model = callconv.create_error_model("numpy", context)
-    return syntax_lowering.Meanings(typing_context, context.subtarget(error_model=error_model))
+    return Meanings(typing_context, context.subtarget(error_model=error_model))
 
 
 NAMES: dict[str, Any] = (
@@ -128,7 +130,7 @@ def _parse_signature(text: str) -> tuple[types.Type, tuple[types.Type, ...]]:
     return _TYPES[result.strip()], tuple(_TYPES[name] for name in names)
 
 
-_Write = Callable[[syntax_lowering.Meanings, ir.Module], None]
+_Write = Callable[[Meanings, ir.Module], None]
 
 
 class ExportedFunction(NamedTuple):
@@ -148,7 +150,7 @@ def module_for(
     plain = plain_module_for(functions, symbol)
     if plain is not None:
         return plain
-    read = syntax_lowering.read(source, entry_name)
+    read = sources.read(source, entry_name)
     has_vector_forms = read.has_loops and not read.hands_on
     write = _writing(functions)
     return without_collection(
@@ -163,10 +165,10 @@ def module_by(write: _Write, name: str) -> code_generation.Written:
 
 def is_plain(source: str, entry_name: str) -> bool:
     """Whether all loops of a kernel are written as vector code here, as far as its text says."""
-    return syntax_lowering.read(source, entry_name).plain_element is not None
+    return sources.read(source, entry_name).plain_element is not None
 
 
-forget_sources = syntax_lowering.forget_sources
+forget_sources = sources.forget_sources
 
 
 def plain_module_for(
@@ -187,7 +189,7 @@ def quick_module_of(functions: Sequence[ExportedFunction], name: str) -> llvm.Mo
 
 
 def _writing(functions: Sequence[ExportedFunction]) -> _Write:
-    def write(meanings: syntax_lowering.Meanings, module: ir.Module) -> None:
+    def write(meanings: Meanings, module: ir.Module) -> None:
         for function in functions:
             _lower(function, meanings, module)
 
@@ -226,9 +228,7 @@ def _module_of(
         )
 
 
-def _lower(
-    function: ExportedFunction, meanings: syntax_lowering.Meanings, module: ir.Module
-) -> None:
+def _lower(function: ExportedFunction, meanings: Meanings, module: ir.Module) -> None:
     source, entry_name, signature, symbol = function
     return_type, argument_types = _parse_signature(signature)
     try:

@@ -21,7 +21,6 @@ Types, names and their meaning are exactly Numba's, but for these:
 import ast
 import builtins
 import functools
-import inspect
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,15 +29,13 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import types
-from numba.core.extending import _Intrinsic
 
 from numba_grad.compiler.code_generation import has_fma
+from numba_grad.compiler.kernel_language.meanings import Meanings
 from numba_grad.compiler.kernel_language.plain_loops import (
     PlainLoop,
-    hands_on,
     is_innermost,
     is_scalar,
-    plain_element,
 )
 from numba_grad.compiler.kernel_language.scalars import (
     INT64,
@@ -46,6 +43,7 @@ from numba_grad.compiler.kernel_language.scalars import (
     complex_parts,
     floor_division,
 )
+from numba_grad.compiler.kernel_language.sources import Source, VariableUses, read
 from numba_grad.compiler.kernel_language.statements import every_statement
 from numba_grad.compiler.kernel_language.vector_loops import VectorLoop
 from numba_grad.errors import KernelError
@@ -82,202 +80,6 @@ class Typed:
 
     type: Any
     value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """What a function is for arguments of given types."""
-
-    signature: Any
-    argument_types: tuple[Any, ...]
-    packed_from: int | None  # from this argument on they are passed as one tuple
-    implementation: Callable[..., Any]
-
-
-class Meanings:
-    """What names, operators and casts are for given types: asked of Numba once a process."""
-
-    def __init__(self, typing_context: Any, target_context: Any) -> None:
-        self.typing_context = typing_context
-        self.target_context = target_context
-        self._types: dict[Any, Any] = {}
-        self._intrinsics: dict[Any, Any] = {}
-        self._sees_literals: dict[Any, bool] = {}
-        self._calls: dict[tuple[Any, tuple[Any, ...]], _Call | None] = {}
-
-    def type_of_global(self, value: Any) -> Any:
-        found = self._types.get(value)
-        if found is None:
-            found = self._types[value] = self.typing_context.resolve_value_type(value)
-            if isinstance(value, _Intrinsic):
-                self._intrinsics[found] = value
-        return found
-
-    def of_call(self, function: Any, argument_types: tuple[Any, ...]) -> _Call | None:
-        """A call of a Numba type, or of an operator; None if there is no such thing."""
-        sees_literals = self._sees_literals.get(function)
-        if sees_literals is None:
-            sees_literals = _sees_literals(self._type_of(function))
-            self._sees_literals[function] = sees_literals
-        if not sees_literals:  # so that x[7] means what x[8] does
-            argument_types = tuple([types.unliteral(kind) for kind in argument_types])
-        key = (function, argument_types)
-        try:
-            return self._calls[key]
-        except KeyError:
-            found = self._calls[key] = self._resolved(self._type_of(function), argument_types)
-            return found
-
-    def _type_of(self, function: Any) -> Any:
-        return function if isinstance(function, types.Type) else self.type_of_global(function)
-
-    def _resolved(self, function: Any, argument_types: tuple[Any, ...]) -> _Call | None:
-        intrinsic = self._intrinsics.get(function)
-        found = (
-            self._of_function(function, argument_types)
-            if intrinsic is None
-            else self._of_intrinsic(intrinsic._defn, argument_types)
-        )
-        if found is None:
-            return None
-        signature, implementation = found
-        implementation = _instruction(function, signature) or implementation
-        packed_from = None
-        wanted = tuple(signature.args)
-        if wanted and isinstance(wanted[-1], types.BaseTuple):
-            packed_from = len(wanted) - 1
-            wanted = (*wanted[:-1], *wanted[-1])
-        return _Call(signature, wanted, packed_from, implementation)
-
-    def _of_function(
-        self, function: Any, argument_types: tuple[Any, ...]
-    ) -> tuple[Any, Callable[..., Any]] | None:
-        signature = self.typing_context.resolve_function_type(function, argument_types, {})
-        if signature is None:
-            return None
-        return signature, self.target_context.get_function(function, signature)
-
-    def _of_intrinsic(
-        self, definition: Callable[..., Any], argument_types: tuple[Any, ...]
-    ) -> tuple[Any, Callable[..., Any]] | None:
-        """As Numba has it, without templates and overloads: a tenth of the time."""
-        code = definition.__code__
-        takes_any_number = bool(code.co_flags & inspect.CO_VARARGS)
-        if not takes_any_number and code.co_argcount != 1 + len(argument_types):
-            return None
-        found = definition(self.typing_context, *argument_types)
-        if found is None:
-            without_values = tuple([types.unliteral(kind) for kind in argument_types])
-            found = definition(self.typing_context, *without_values)
-        if found is None:
-            return None
-        signature, write = found
-        context = self.target_context
-
-        def implementation(builder: Any, values: Any) -> Any:
-            return write(context, builder, signature, values)
-
-        return signature, implementation
-
-
-_INTEGER_INSTRUCTIONS = {operator.add: "add", operator.sub: "sub", operator.mul: "mul"}
-_FLOAT_INSTRUCTIONS = {operator.add: "fadd", operator.sub: "fsub", operator.mul: "fmul"}
-
-
-def _instruction(function: Any, signature: Any) -> Callable[..., Any] | None:
-    """What Numba comes to as well, for the operators that kernels have most of, if it is one
-    instruction."""
-    kinds = {*signature.args, signature.return_type}
-    kind = kinds.pop()
-    if kinds:
-        return None
-    if kind == types.int64 and function in _INTEGER_INSTRUCTIONS:
-        name = _INTEGER_INSTRUCTIONS[function]
-        return lambda builder, values: getattr(builder, name)(*values, flags=("nsw",))
-    if isinstance(kind, types.Float) and function in _FLOAT_INSTRUCTIONS:
-        name = _FLOAT_INSTRUCTIONS[function]
-        return lambda builder, values: getattr(builder, name)(*values)
-    return None
-
-
-def _sees_literals(function: Any) -> bool:
-    return any(template.prefer_literal for template in getattr(function, "templates", ()))
-
-
-Block = tuple[int, ...]  # the numbers of the blocks that it is in, from the outside, and its own
-
-
-class _Uses:
-    """In which blocks each variable is assigned and read.
-
-    One that is read only behind an assignment, in the block of that or inside of it, needs no
-    memory, unless it is assigned again inside of that block.
-    """
-
-    def __init__(self, function: ast.FunctionDef) -> None:
-        self.stores: dict[str, list[Block]] = {}
-        self.early: set[str] = set()  # read where no assignment is known to have been
-        self.summed: set[str] = set()
-        self.kinds: set[type] = set()  # of nodes
-        self.block_count = 0
-        self.visit_all(function.body, ())
-
-    def visit_all(self, nodes: Sequence[ast.AST], block: Block) -> None:
-        for node in nodes:
-            self.visit(node, block)
-
-    def visit(self, node: ast.AST, block: Block) -> None:
-        kind = type(node)
-        self.kinds.add(kind)
-        if isinstance(node, ast.Name):
-            self.name(node, block)
-        elif kind is ast.Assign:
-            self.visit(node.value, block)
-            self.visit_all(node.targets, block)
-        elif kind is ast.For:
-            self.visit(node.iter, block)
-            self.visit_all([node.target, *node.body], self.inside(block))
-        elif kind in (ast.While, ast.If):
-            self.visit(node.test, block)
-            self.visit_all(node.body, self.inside(block))
-            self.visit_all(node.orelse, self.inside(block))
-        else:
-            if kind is ast.AugAssign and type(node.target) is ast.Name:
-                self.summed.add(node.target.id)
-            for field in node._fields:
-                value = getattr(node, field)
-                if isinstance(value, list):
-                    self.visit_all([x for x in value if isinstance(x, ast.AST)], block)
-                elif isinstance(value, ast.AST) and value._fields:  # not an operator
-                    self.visit(value, block)
-
-    def name(self, node: ast.Name, block: Block) -> None:
-        name = node.id
-        if type(node.ctx) is ast.Store:
-            self.stores.setdefault(name, []).append(block)
-        elif name not in self.early and not any(
-            _is_in(block, home) for home in self.stores.get(name, ())
-        ):
-            self.early.add(name)
-
-    def inside(self, block: Block) -> Block:
-        self.block_count += 1
-        return (*block, self.block_count)
-
-    def in_memory(self) -> set[str]:
-        nested = {
-            name
-            for name, blocks in self.stores.items()
-            if any(a != b and _is_in(a, b) for a in blocks for b in blocks)
-        }
-        return self.summed | nested | (self.early & self.stores.keys())
-
-    def assigned_again(self) -> set[str]:
-        return {name for name, blocks in self.stores.items() if len(blocks) > 1}
-
-
-def _is_in(block: Block, other: Block) -> bool:
-    return block[: len(other)] == other
 
 
 @dataclass(slots=True)
@@ -379,7 +181,7 @@ class FunctionLowering:
 
     def __init__(
         self,
-        source: "Source",
+        source: Source,
         names: dict[str, Any],
         meanings: Meanings,
         function: ir.Function,
@@ -815,7 +617,7 @@ class FunctionLowering:
         outside = (self.variables, self.in_memory, self.loops, self.written_out)
         outside_types = (self.assigned_again, self.first_types)
         here = WrittenOut(self.block(f"after_{part.name}"), [])
-        uses = _Uses(part)
+        uses = VariableUses(part)
         self.variables, self.in_memory = {}, uses.in_memory()
         self.assigned_again, self.first_types = uses.assigned_again(), {}
         self.loops, self.written_out = [], here
@@ -879,80 +681,6 @@ def is_number(kind: Any) -> bool:
 
 def _is_product(node: ast.expr) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
-
-
-def _constants(statements: Sequence[ast.stmt]) -> dict[str, int | float]:
-    """The values of assignments of numbers to names."""
-    found: dict[str, int | float] = {}
-    for statement in statements:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                found[name] = eval(compile(ast.Expression(value), "<kernel>", "eval"), {})
-            case _:
-                raise KernelError(f"build: not the name of a number: {ast.unparse(statement)}")
-    return found
-
-
-class Source:
-    """A function of a kernel's text, and what is around it."""
-
-    def __init__(
-        self,
-        text: str,
-        definition: ast.FunctionDef,
-        parts: dict[str, ast.FunctionDef] | None = None,
-        numbers: dict[str, Any] | None = None,
-    ) -> None:
-        self.text = text
-        self.definition = definition
-        self.parts = parts or {}  # other functions
-        self.numbers = numbers or {}  # that have names
-        self.uses = _Uses(definition)
-
-    @property
-    def has_loops(self) -> bool:
-        every = [self.uses, *map(_Uses, self.parts.values())]
-        return any(kind in uses.kinds for uses in every for kind in (ast.For, ast.While))
-
-    @functools.cached_property
-    def plain_element(self) -> types.Float | types.Integer | None:
-        """What is in all buffers, if all loops are vector code as written, see `plain_loops`."""
-        if self.parts:
-            return None
-        outside = self.uses.early - self.uses.stores.keys()
-        return plain_element(self.definition, self.uses.kinds, outside, self.uses.in_memory())
-
-    @functools.cached_property
-    def hands_on(self) -> bool:
-        return not self.parts and hands_on(self.definition, self.uses.in_memory())
-
-
-@functools.lru_cache(maxsize=128)
-def read(text: str, entry_name: str) -> Source:
-    """Of a source with the function `entry_name`. Kept until `forget_sources`: it is read to see
-    what it is compiled together with, and then once more."""
-    functions: dict[str, ast.FunctionDef] = {}
-    numbers: dict[str, Any] = {}
-    for statement in ast.parse(text).body:
-        match statement:
-            case ast.FunctionDef(name=name):
-                functions[name] = statement
-            case ast.Assign():
-                numbers |= _constants([statement])
-            case ast.ClassDef(name=name, body=members):
-                numbers[name] = _constants(members)
-            case _:
-                raise KernelError(
-                    f"build: a source has functions, numbers and classes of numbers, not this: "
-                    f"{ast.unparse(statement)}\n\n{text}"
-                )
-    definition = functions.pop(entry_name, None)
-    if definition is None:
-        raise KernelError(f"build: there is no function {entry_name} in this source\n\n{text}")
-    return Source(text, definition, functions, numbers)
-
-
-forget_sources = read.cache_clear
 
 
 def lower_function(

@@ -35,18 +35,18 @@ from numba.np.numpy_support import from_dtype
 from numba_grad.compiler import code_generation
 from numba_grad.compiler.kernel_language import front_end, intrinsics
 from numba_grad.compiler.kernel_language.intrinsics import BufferType
+from numba_grad.compiler.kernel_language.meanings import Meanings
 from numba_grad.compiler.kernel_language.scalars import (
     INT64,
     cast_value,
     size_in_bytes,
     storage_type,
 )
+from numba_grad.compiler.kernel_language.sources import Source
 from numba_grad.compiler.kernel_language.statements import every_statement
 from numba_grad.compiler.kernel_language.syntax_lowering import (
     FunctionLowering,
     JumpTargets,
-    Meanings,
-    Source,
     Typed,
     is_number,
 )
