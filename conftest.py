@@ -7,9 +7,12 @@ cases
 
     @pytest.mark.thorough(but="float64")   leaves those that have this (a regular expression) in
                                            their id to every run
-    @pytest.mark.thorough(every=4)         leaves each fourth one
+    @pytest.mark.thorough(every=4)         leaves each fourth one, with `but` of those
 
 `--share 4` takes every fourth one only of the thorough cases of tests that have many.
+
+Tests by hypothesis run with a quarter of their examples, and with all of them where thorough tests
+run; with `-m thorough`, which leaves out what every run has, they run as well.
 """
 
 import gc
@@ -36,6 +39,9 @@ hypothesis.settings.register_profile(
     "repeat", deadline=None, derandomize=True, database=None, print_blob=True
 )
 hypothesis.settings.register_profile("search", deadline=None, derandomize=False, print_blob=True)
+hypothesis.settings.register_profile(
+    "few", hypothesis.settings.get_profile("repeat"), max_examples=25
+)
 hypothesis.settings.load_profile("repeat")
 
 # Kernel sources, compared as text by tests/compiler/test_golden.py.
@@ -57,6 +63,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help=f"of tests with {MANY_CASES} thorough cases and more, each N-th of these",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Before tests are imported, which may ask for a multiple of what the profile has.
+    if not _runs_thorough_tests(config) and not config.getoption("--hypothesis-profile", None):
+        hypothesis.settings.load_profile("few")
+
+
+def _runs_thorough_tests(config: pytest.Config) -> bool:
+    options = config.option
+    if options.all or options.keyword or "thorough" in options.markexpr:
+        return True
+    return any(path.is_file() for path in _named(config))
+
+
+def _named(config: pytest.Config) -> set[Path]:
+    """The files and directories of the command line."""
+    directory = config.invocation_params.dir
+    return {(directory / argument.partition("::")[0]).resolve() for argument in config.args}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -81,15 +106,17 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     numbers = defaultdict[tuple[Path, str], itertools.count](itertools.count)
     for item in items:
-        number = next(numbers[item.path, item.name.partition("[")[0]])
-        if _is_in_every_run(item, number):
+        if _is_in_every_run(item, numbers[item.path, item.name.partition("[")[0]]):
             item.own_markers = [mark for mark in item.own_markers if mark.name != "thorough"]
     options = config.option
     _leave_out(config, items, _beyond_share(items, options.share))
+    if "thorough" in options.markexpr:
+        for item in items:
+            if isinstance(item, pytest.Function) and hypothesis.is_hypothesis_test(item.obj):
+                item.add_marker("thorough")
     if options.all or options.keyword or "thorough" in options.markexpr:
         return
-    directory = config.invocation_params.dir
-    named = {(directory / argument.partition("::")[0]).resolve() for argument in config.args}
+    named = _named(config)
     left_out = [
         item for item in items if item.get_closest_marker("thorough") and item.path not in named
     ]
@@ -115,20 +142,21 @@ def _beyond_share(items: list[pytest.Item], share: int) -> list[pytest.Item]:
     return [case for cases in many for k, case in enumerate(cases) if k % share]
 
 
-def _is_in_every_run(item: pytest.Item, number: int) -> bool:
+def _is_in_every_run(item: pytest.Item, numbers: Iterator[int]) -> bool:
     """Whether a thorough test with many cases leaves this one to every run."""
     mark = item.get_closest_marker("thorough")
     if mark is None:
         return False
     pattern, step = mark.kwargs.get("but"), mark.kwargs.get("every")
-    if pattern is not None:
-        return re.search(pattern, item.name.partition("[")[2].removesuffix("]")) is not None
-    return step is not None and number % step == 0
+    if pattern is None and step is None:
+        return False
+    case = item.name.partition("[")[2].removesuffix("]")
+    is_chosen = pattern is None or re.search(pattern, case) is not None
+    return is_chosen and next(numbers) % (step or 1) == 0
 
 
-@pytest.fixture(autouse=True)
-def _names_in_docstrings(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
-    # Only there: some tests are about what importing the package does.
-    if isinstance(request.node, pytest.DoctestItem):
-        doctest_namespace["np"] = np
-        doctest_namespace["ng"] = importlib.import_module("numba_grad")
+@pytest.fixture(scope="session")
+def doctest_namespace() -> dict[str, Any]:
+    """What examples in docstrings take for granted. Nothing else asks for it, which matters: some
+    tests are about what importing the package does."""
+    return {"np": np, "ng": importlib.import_module("numba_grad")}

@@ -54,6 +54,7 @@ def test_operations_of_a_file_of_their_own_are_found_by_names_docs_and_the_refus
     run_in(copy, "tests/added_operation/is_found.py")
 
 
+@pytest.mark.thorough
 def test_operations_of_a_file_of_their_own_are_tested(copy):
     chosen = "gudermannian or (mirrored and not test_registry_on_gpu)"
     tests = ("tests/ops/test_registry.py", "tests/cuda/test_registry_on_gpu.py")

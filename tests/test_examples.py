@@ -77,6 +77,7 @@ def test_lynx_and_hare_without_matplotlib_says_so(lynx_hare, monkeypatch, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough
 def test_digits_are_learned(capsys):
     assert example("digits").main(epochs=3)[1] > 0.9
     assert "accuracy" in capsys.readouterr().out

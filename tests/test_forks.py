@@ -303,6 +303,7 @@ def test_a_fork_waits_for_what_is_imported_to_compile(tmp_path):
     assert output == "2\n"
 
 
+@pytest.mark.thorough
 def test_pools_of_processes(tmp_path):
     script = tmp_path / "pools.py"
     script.write_text(

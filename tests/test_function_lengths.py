@@ -31,6 +31,7 @@ def test_no_function_has_more_than_60_lines():
         for path in sorted((ROOT / "numba_grad").rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= MOST_LINES  # the rest takes longer to ask
         and len(lines_of(node)) > MOST_LINES
         and node.name not in EARNED
     ]

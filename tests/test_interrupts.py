@@ -56,7 +56,7 @@ def _forget_programs(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of finalizers
-@pytest.mark.thorough(but="cpu.*share 0")
+@pytest.mark.thorough(but="cpu-jitted.*share 0")
 @pytest.mark.parametrize("share", range(SHARES), ids="share {}".format)
 @pytest.mark.parametrize(
     ("function", "modules"),

@@ -51,7 +51,7 @@ def python_path():
 
 
 @needs_mpi
-@pytest.mark.thorough(but="2")
+@pytest.mark.thorough
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_every_operation_and_its_derivatives(ranks):
     code, output = run(ranks, "operations.py")
@@ -81,7 +81,7 @@ def test_loops_ghost_cells_and_gradients_that_do_not_depend_on_the_number_of_ran
 
 
 @needs_mpi
-@pytest.mark.thorough(but="2")
+@pytest.mark.thorough
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_tensors_on_gpus(ranks):
     """On the emulated driver: staged through the host, or taken where they are."""

@@ -44,7 +44,7 @@ def test_value_and_gradient(point):
         assert_as_in_table(point, *value_and_gradient(point, *point.arguments()))
 
 
-@pytest.mark.thorough(but="^0$")
+@pytest.mark.thorough
 @pytest.mark.parametrize("share", range(SHARES))
 def test_kernels_have_the_same(share):
     """Many points in one program."""

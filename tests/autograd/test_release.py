@@ -219,6 +219,7 @@ def test_chains_of_100_000_operations():
     del y, g
 
 
+@pytest.mark.thorough
 def test_wide_sums_of_many_leaves():
     leaves = [ng.tensor(float(k), requires_grad=True) for k in range(3000)]
     total = leaves[0] * 2

@@ -93,7 +93,7 @@ def test_kernels_do_not_depend_on_the_number_of_steps(name, transform):
     check_kernels(name, transform, 24 if name in BEGINNING else 20)
 
 
-@pytest.mark.thorough(but="gradient-(state_in_an_array|rows_of_a_buffer|kalman_filter)")
+@pytest.mark.thorough(but="gradient-(state_in_an_array|kalman_filter)")
 @pytest.mark.usefixtures("loops_stay_steps")
 @pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.parametrize("transform", TRANSFORMS)
@@ -102,7 +102,7 @@ def test_nor_do_they_where_loops_stay_steps(name, transform):
     check_kernels(name, transform, 20)
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=4)
 @pytest.mark.usefixtures("loops_stay_steps")
 @pytest.mark.parametrize("name", LOOPS)
 def test_nor_do_they_where_every_operation_is_recorded_anew(name, sources_by_run):
@@ -115,7 +115,7 @@ def test_nor_do_they_where_every_operation_is_recorded_anew(name, sources_by_run
     assert len(many - fewest) <= 2
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=4)
 @pytest.mark.usefixtures("loops_stay_steps")
 @pytest.mark.parametrize("name", LOOPS)
 def test_more_steps_lower_nothing_again(name, monkeypatch):
@@ -164,6 +164,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.thorough
 def test_kernels_depend_on_the_program_alone():
     """Not on what the process compiled before, or on the seed of Python's hashes."""
     names = ["rows_of_a_buffer", "heat_by_rolls", "sines", "sums_of_many"]

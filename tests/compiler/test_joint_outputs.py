@@ -126,6 +126,7 @@ print(np.asarray(more).base is not None and np.asarray(more).base is np.asarray(
 """
 
 
+@pytest.mark.thorough
 def test_a_plan_from_disk_has_them_joined(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

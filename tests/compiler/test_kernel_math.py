@@ -551,6 +551,7 @@ def test_loops_of_two_arguments_are_vectorized(name, dtype):
     assert PACKED.search(kernel_of(name, dtype, dtype, result=dtype).asm)
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize("name", COMPLEX)
 def test_complex_loops_are_vectorized(name):
     assert PACKED.search(kernel_of(name, "complex128", result="complex128").asm)

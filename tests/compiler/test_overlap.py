@@ -82,7 +82,7 @@ def programs_with_messages(draw):
     return units
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(programs_with_messages())
 def test_another_order_computes_the_same(units):
     moved = overlapped(units)
@@ -175,6 +175,7 @@ def touched(nest, rows):
     return found
 
 
+@pytest.mark.thorough(but="^(adjoint|rows put in|padded|gathered)$")
 @pytest.mark.parametrize("name", KERNELS)
 def test_bounds_of_what_a_kernel_touches(name):
     is_exact = []

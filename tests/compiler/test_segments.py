@@ -190,6 +190,7 @@ def rolls_of_rolls(steps):
     return f
 
 
+@pytest.mark.thorough(but="delay line")
 @pytest.mark.parametrize("f", [delay_line(40), rolls_of_rolls(40)], ids=["delay line", "rolls"])
 def test_what_is_moved_again_and_again_is_stored_now_and_then(short_segments, f):
     x = np.random.default_rng(0).normal(size=20)

@@ -94,6 +94,7 @@ def added_in_halves(u, a):
     return np.concatenate([new, between])
 
 
+@pytest.mark.thorough(but="in_place|split|added_in_halves")
 @pytest.mark.parametrize("f", [in_place, rolled, split, added_in_halves])
 def test_parts_that_are_assigned_and_read_have_the_values_of_numpy(f):
     def several(u, a):

@@ -38,6 +38,7 @@ def whole_numbers(*shape):
     return np.random.default_rng(len(shape)).integers(-9, 9, shape).astype(float)
 
 
+@pytest.mark.thorough(but="^(odd|edge|symmetric|ghost cells)$")
 @pytest.mark.parametrize("name", PUT_TOGETHER)
 def test_values_and_gradients_stay_the_same(name):
     def loss(u, weights):

@@ -74,7 +74,7 @@ CALLS = {
 }
 
 
-@pytest.mark.thorough(every=4)
+@pytest.mark.thorough(every=6)
 @pytest.mark.parametrize("name", CALLS)
 def test_as_on_the_cpu(name, gpu):
     call, x = CALLS[name], bfloats(40, 50)

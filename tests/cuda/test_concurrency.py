@@ -47,6 +47,7 @@ def many_switches():
     sys.setswitchinterval(before)
 
 
+@pytest.mark.thorough(but="late")
 def test_threads_do_not_disturb_each_other(emulated, many_switches):
     errors = []
 

@@ -285,6 +285,7 @@ def names(log):
     return [call.partition("(")[0] for call in log]
 
 
+@pytest.mark.thorough
 @needs_stub
 @needs_compiler
 def test_programs_are_launched_captured_and_replayed(stub):

@@ -100,6 +100,7 @@ def test_values_are_those_of_the_threads(driver, name):
     assert (name, *map(three, case.launch)) in driver.launches
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", [name for name in CASES if name != "single"])
 def test_derivatives_are_those_of_differences(driver, name):
     call, arrays = of_floats(CASES[name])
@@ -157,7 +158,7 @@ def test_it_works_in_jit_in_vmap_and_in_forward_mode(driver):
 
 
 # Most of them are for `make test-all`.
-SEEDS = [pytest.param(s, marks=[pytest.mark.thorough] if s > 5 else []) for s in range(60)]
+SEEDS = [pytest.param(s, marks=[pytest.mark.thorough] if s > 2 else []) for s in range(60)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -379,6 +380,7 @@ def generated(case, kind, order):
     return kernel, kernel.arguments(types, numbers)
 
 
+@pytest.mark.thorough(but="^(binned|scaled|stencil)-sm_90")
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", CASES)
 def test_generated_kernels_compile(name, architecture):

@@ -70,6 +70,7 @@ def test_several_points_at_once(n):
     check(f, x)
 
 
+@pytest.mark.thorough(but="shape[02]")
 @pytest.mark.parametrize("shape", [(33, 20), (50, 70), (17, 32)])
 def test_what_is_read_in_another_order(shape):
     x, y = numbers(*shape), numbers(*shape[::-1])
@@ -81,11 +82,13 @@ def test_what_is_read_in_another_order(shape):
     check(lambda x, y: ng.exp(x.T - y[::-1]), x, y)
 
 
+@pytest.mark.thorough(but="order[135]")
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_orders_of_axes(order):
     check(lambda x: x.transpose(order) + 1, numbers(18, 19, 33, dtype=np.float32))
 
 
+@pytest.mark.thorough(but="shape[0-3]")
 @pytest.mark.parametrize("shape", [(33, 20), (20, 33), (19, 3), (2, 40), (18, 19, 20)])
 def test_stencils(shape):
     def laplacian(x):
@@ -183,7 +186,7 @@ DTYPES = (bool, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.u
 # fmt: on
 
 
-@pytest.mark.thorough(every=4)
+@pytest.mark.thorough(but="^(int8|complex64)$")
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
 def test_dtypes(dtype):
     for shape, axis in (((700,), 0), ((40, 41), 0), ((40, 41), 1), ((2100, 3), 0)):
@@ -207,6 +210,7 @@ def test_functions_of_complex_numbers():
     check(lambda x: (ng.special.gamma(x), ng.special.erf(x)), x + 0.25)
 
 
+@pytest.mark.thorough(but="^0$")
 @pytest.mark.parametrize("axis", [0, 1])
 def test_the_first_extreme_wins_and_the_first_nan_over_all(axis):
     x = np.round(numbers(300, 40))

@@ -227,6 +227,7 @@ def test_independent_steps_run_beside_each_other():
     assert MOST_STEPS > 1000
 
 
+@pytest.mark.thorough(but="late")
 def test_records_of_errors_stay_where_they_are(emulated, monkeypatch):
     """So a captured graph need not change for them; and they are empty once they were raised."""
     filled = []

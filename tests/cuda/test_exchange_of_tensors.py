@@ -134,6 +134,7 @@ def test_wrong_arrays_are_refused(emulated):
         ng.asarray(Foreign(VALUE, typestr=">f8"))
 
 
+@pytest.mark.thorough(but="late")
 def test_their_memory_lives_as_long_as_the_tensor(emulated):
     x = ForeignDlpack(VALUE)
     tensor = ng.from_dlpack(x, copy=False)

@@ -151,7 +151,7 @@ def test_kernels_compile_without_spills(name, architecture):
             assert ".f64" not in kernel.ptx
 
 
-@pytest.mark.thorough(every=8)
+@pytest.mark.thorough
 @needs_compiler
 @pytest.mark.skipif(
     find_spec("numba_cuda_mlir") is None,

@@ -38,7 +38,9 @@ FAMILIES = (
 )
 
 
-@pytest.mark.thorough(every=5)
+@pytest.mark.thorough(
+    but="^(argsort|scatter_set|cumsum|correlate|searchsorted|permutation)-single|(gamma_draw|hyp1f1_derivative)-double"
+)
 @pytest.mark.parametrize("single", [False, True], ids=["double", "single"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_examples(name, single):
@@ -93,6 +95,7 @@ def test_stacks_are_sorted_along_any_axis():
         np.testing.assert_array_equal(value, OPS["argsort"].reference(x, **params))
 
 
+@pytest.mark.thorough(but="float32")
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 def test_long_lines_are_merged_from_tiles(dtype, monkeypatch):
     monkeypatch.setattr(sorts, "_TILES", (16,))
@@ -104,7 +107,7 @@ def test_long_lines_are_merged_from_tiles(dtype, monkeypatch):
         np.testing.assert_array_equal(value, OPS["argsort"].reference(x, **params))
 
 
-@pytest.mark.thorough(but="float32")
+@pytest.mark.thorough(but="uint8")
 @needs_compiler
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "complex128"])
 def test_sorts_compile(dtype):
@@ -205,6 +208,7 @@ def scanned(name, shape, dtype, axis=0, reverse=False):
 SCANS = ("cumsum", "cumprod", "linear_recurrence", "cumargmax", "cumargmin")
 
 
+@pytest.mark.thorough(but="^(5|63)-")
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", SCANS)
 @pytest.mark.parametrize("n", [1, 5, 63, 300])
@@ -296,6 +300,7 @@ def matrices(name, n, dtype, count=3):
     return node_of(name, a, b, **params), (a, b)
 
 
+@pytest.mark.thorough(but="float32|complex64")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 @pytest.mark.parametrize("name", MATRICES)
 def test_small_matrices(name, dtype):
@@ -350,7 +355,7 @@ def test_qr_has_the_signs_of_lapack(mode, dtype):
         np.testing.assert_allclose(value, node.op.reference(a, mode=mode), atol=tolerance * 20)
 
 
-@pytest.mark.thorough(but="complex64")
+@pytest.mark.thorough(but="complex64-True")
 @pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 def test_eigenvalues_of_hermitian_matrices(lower, dtype):

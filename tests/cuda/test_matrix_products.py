@@ -118,7 +118,7 @@ def test_axes_of_stacks_are_merged(words, axes):
     assert merged_axes(words) == axes
 
 
-@pytest.mark.thorough(every=4)
+@pytest.mark.thorough(but="^float32-20$")
 @needs_compiler
 @pytest.mark.parametrize(
     ("dtype", "size"),

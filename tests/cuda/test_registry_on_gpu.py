@@ -103,7 +103,9 @@ def test_what_is_refused_is_in_order_and_documented():
         assert f"`{name}`" in section
 
 
-@pytest.mark.thorough(every=11)
+@pytest.mark.thorough(
+    but="-(add|exp|where|sum|argmax|matmul|gather|scatter_add|cumsum|argsort|inv|pad|zeta_derivative)$"
+)
 @pytest.mark.parametrize("op", TESTED, ids=lambda op: op.name)
 def test_as_on_the_cpu(op, gpu):
     for arrays, params in op.example(np.random.default_rng(0)):

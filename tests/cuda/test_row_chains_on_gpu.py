@@ -79,7 +79,7 @@ def leaves(values):
     return [values]
 
 
-@pytest.mark.thorough(but="-100")
+@pytest.mark.thorough(but="^(normalized|best)-100")
 @pytest.mark.parametrize("columns", [33, 100, 2100])
 @pytest.mark.parametrize(
     ("f", "count", "members"),
@@ -103,6 +103,7 @@ def test_several_results_of_a_row(monkeypatch):
     assert number_of_members(kernel) >= 3
 
 
+@pytest.mark.thorough
 def test_a_thread_alone_does_short_rows(monkeypatch):
     """What is not unrolled is not that short: as if more were."""
     monkeypatch.setattr(row_chains, "SHORT", 64)

@@ -43,6 +43,7 @@ def forces(x):
     return (difference / (1 + difference * difference)).sum(axis=1)
 
 
+@pytest.mark.thorough
 @needs_compiler
 def test_points_columns_and_tiles():
     cases = [

@@ -72,6 +72,7 @@ def growing(x, count):
 # Values
 
 
+@pytest.mark.thorough(but="descent|chosen")
 @pytest.mark.parametrize("f", [descent, steps_in_trips, chosen_in_trips, growing])
 def test_many_trips_on_any_gpu(gpu, f):
     x = {steps_in_trips: np.stack([XS, XS[::-1]]), growing: np.arange(101.0)}.get(f, XS)
@@ -107,6 +108,7 @@ def test_trips_become_graphs(emulated):
     assert counted(emulated.calls, "launch ") < launches / 3
 
 
+@pytest.mark.thorough(but="late")
 @pytest.mark.parametrize("count", [0.0, 1.0, 5.0, 60.0])
 def test_numbers_of_trips(emulated, count):
     f = ng.jit(ng.value_and_grad(lambda x, count: descent(x, count).sum()))
@@ -118,6 +120,7 @@ def test_numbers_of_trips(emulated, count):
         np.testing.assert_allclose(gradient.tolist(), wanted_gradient, rtol=1e-11)
 
 
+@pytest.mark.thorough(but="late")
 @pytest.mark.parametrize("f", [steps_in_trips, chosen_in_trips])
 def test_loops_and_branches_in_trips(emulated, f):
     x = np.stack([XS, XS[::-1], 0.3 * XS]) if f is steps_in_trips else XS
@@ -192,6 +195,7 @@ def test_threads(emulated):
 # Failures
 
 
+@pytest.mark.thorough(but="late")
 def test_a_kernel_that_fails_in_a_graph(emulated):
     f = ng.jit(descent)
     x, count = ng.tensor(XS, device="cuda:0"), ng.tensor(30.0, device="cuda:0")
@@ -214,6 +218,7 @@ def test_a_kernel_that_fails_in_a_graph(emulated):
     gc.collect()
 
 
+@pytest.mark.thorough(but="late")
 def test_what_interrupts_a_walk_leaves_nothing(emulated):
     f = ng.jit(descent)
     x, count = ng.tensor(XS, device="cuda:0"), ng.tensor(30.0, device="cuda:0")

@@ -58,6 +58,7 @@ def ptx_of(op, *inputs, architecture="sm_90", numbers=()):
     return user_functions.compile_to_ptx(op.kernel, arguments, architecture), arguments
 
 
+@pytest.mark.thorough(but="float32-sm_90")
 @needs_compiler
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -101,6 +101,7 @@ def test_equal_calls_are_computed_once():
     assert sum(kernel.count for kernel in f.lower(X).kernels if "cube" in kernel.name) == 1
 
 
+@pytest.mark.thorough
 def test_each_dtype_and_number_of_dimensions_is_compiled_for():
     def total(x, y, out):
         out[()] = x.sum() + y.sum()
@@ -316,6 +317,7 @@ def test_several_results(engine):
     ng.testing.check_gradients(lambda x: moments(x)[1], X)
 
 
+@pytest.mark.thorough(but="^native-(int32-float64|uint64-float32)|reference")
 @pytest.mark.parametrize("of_values", [np.float64, np.float32])
 @pytest.mark.parametrize("of_positions", [np.int64, np.int32, np.uint64])
 def test_several_results_of_different_dtypes(engine, of_values, of_positions):

@@ -20,7 +20,7 @@ T = RNG.standard_normal((2, 3, 4))
 Z = X + 1j * RNG.standard_normal((3, 4))
 W = V + 1j * RNG.standard_normal(4)
 SQUARE = RNG.standard_normal((3, 3, 3))
-quick = settings(max_examples=150)
+quick = settings(max_examples=3 * settings.default.max_examples // 2)
 
 
 def check_same(ours, expected, tolerance=1e-12):

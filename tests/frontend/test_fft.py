@@ -133,7 +133,7 @@ DIFFERENTIABLE = {
 }
 
 
-@pytest.mark.thorough(but="reference")
+@pytest.mark.thorough(but="reference", every=3)
 @pytest.mark.usefixtures("engine_of_derivatives")
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name):

@@ -139,6 +139,7 @@ BODIES = {
 }
 
 
+@pytest.mark.thorough(but="^(scan|cond)$")
 @pytest.mark.parametrize("name", BODIES)
 def test_columns_of_columns_through_bodies(name):
     """Who batches a body may record nothing, but its batched form is differentiated again."""
@@ -536,6 +537,7 @@ def test_a_custom_operation_without_derivatives_has_no_tangent():
 # Checks against finite differences.
 
 
+@pytest.mark.thorough
 def test_gradcheck_checks_forward_mode():
     x, z = (ng.tensor(a, requires_grad=True) for a in (X, X + 1j * V))
     options = {"check_forward_ad": True, "check_batched_forward_grad": True}

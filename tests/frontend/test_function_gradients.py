@@ -75,6 +75,7 @@ def _assigned(x, v):
     return y * y
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives_match_finite_differences(name):
     function, *arrays = CASES[name]

@@ -177,7 +177,7 @@ INDICES = {
 }
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=6)
 @pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("name", INDICES)
 def test_derivatives_to_second_order(name):
@@ -361,6 +361,7 @@ def written(function, x, *args, **kwargs):
     return y**2
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_of_functions(name):

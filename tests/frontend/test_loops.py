@@ -130,6 +130,7 @@ def test_while_is_differentiated_whatever_its_length(transform):
         assert_same(value, ng.value_and_grad(counted_in_python)(0.7, count))
 
 
+@pytest.mark.thorough
 def test_higher_derivatives_of_while():
     f, expected = counted, counted_in_python
     for _ in range(3):
@@ -877,6 +878,7 @@ def leapfrog(speed, first, memory):
     return (before * now**2).sum()
 
 
+@pytest.mark.thorough
 def test_a_cotangent_that_is_minus_a_former_one_is_carried_as_that():
     speed, first = np.random.default_rng(5).random((2, 40))
     found = bits_within_budgets(leapfrog, speed, first)
@@ -1112,6 +1114,7 @@ FIELDS = {  # with how the first array is made, and how many arrays are carried
 }
 
 
+@pytest.mark.thorough(but="^assigned$")
 @pytest.mark.parametrize("step", FIELDS)
 def test_fields_in_one_array_are_carried_one_by_one(step):
     put_together, carried = FIELDS[step]
@@ -1144,6 +1147,7 @@ def test_fields_in_one_array_are_carried_one_by_one(step):
     np.testing.assert_allclose(forward, backward, rtol=1e-11)
 
 
+@pytest.mark.thorough
 def test_fields_of_a_batch_and_second_derivatives():
     speed, *fields = np.random.default_rng(12).random((4, 40))
     first = np.stack(fields)
@@ -1184,6 +1188,7 @@ CHEAP_STEPS = {
 }
 
 
+@pytest.mark.thorough(but="float64")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", CHEAP_STEPS)
 def test_cheap_steps_that_are_done_together_have_the_bits_of_single_ones(name, dtype, monkeypatch):

@@ -62,6 +62,7 @@ def test_roots_that_do_not_exist_are_nan():
     np.testing.assert_allclose(root @ root, [[0, -1], [1, 0]], atol=1e-15)
 
 
+@pytest.mark.thorough(but="float")
 @pytest.mark.parametrize("dtype", [float, complex])
 def test_singular_systems_are_errors(dtype):
     eye = np.eye(2, dtype=dtype)

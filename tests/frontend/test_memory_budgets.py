@@ -73,6 +73,7 @@ def test_vectors_keep_their_bits_too_and_in_reverse():
         assert len(found) == 1
 
 
+@pytest.mark.thorough(but="3 states")
 @pytest.mark.parametrize("memory", ["1 states", "3 states"])
 def test_higher_derivatives_and_forward_mode_within_a_budget(memory):
     a, xs = np.array([0.9, 0.2, 0.3]), np.linspace(0.5, 1.5, 7)
@@ -130,6 +131,7 @@ def test_the_reference_engine_says_the_same():
             np.testing.assert_allclose(x, y, rtol=1e-13)
 
 
+@pytest.mark.thorough
 def test_the_peak_of_memory_is_within_the_budget():
     # States of 1 MiB, of which 200 take 200 MiB.
     state = np.full(1 << 17, 0.5)
@@ -300,6 +302,7 @@ print("numba" in sys.modules, "numba_grad.compiler.pipeline" in sys.modules)
 """
 
 
+@pytest.mark.thorough
 def test_a_second_process_finds_the_plan_on_disk(tmp_path):
     def run():
         return subprocess.run(

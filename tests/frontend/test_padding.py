@@ -25,7 +25,7 @@ OPTIONS = {
     "edge": None,
     "wrap": None,
 }
-quick = settings(max_examples=250)
+quick = settings(max_examples=5 * settings.default.max_examples // 2)
 
 
 def check_same(call, x, tolerance):
@@ -131,6 +131,7 @@ DIFFERENTIABLE = {
 }
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name):

@@ -47,6 +47,7 @@ def test_distributions(name):
         assert scipy.stats.kstest(single.astype(float), expected.cdf).pvalue > RARELY
 
 
+@pytest.mark.thorough(but="^(gamma|truncated)")
 @pytest.mark.parametrize("name", ["gamma, a < 1", "beta", "standard_t", "truncated_normal"])
 def test_same_numbers_everywhere(name):
     """On each engine, for any number of threads, for any shape, in jit and in vmap."""

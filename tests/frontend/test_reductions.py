@@ -23,7 +23,7 @@ WITH_INITIAL = ("sum", "prod", "max", "min", "nansum", "nanprod", "nanmax", "nan
 WITHOUT_NAN = ("nanmean", "nanvar", "nanstd")
 WITH_WHERE = (*WITH_INITIAL, "any", "all", "mean", "var", "std", *WITHOUT_NAN)
 REDUCTIONS = (*WITH_WHERE, "ptp", "count_nonzero")
-quick = settings(max_examples=200)
+quick = settings(max_examples=2 * settings.default.max_examples)
 
 
 def outcome(function, *args, **kwargs):

@@ -36,6 +36,7 @@ DIFFERENTIABLE = {
 }
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name, numpy_engine):
     check_gradients(*DIFFERENTIABLE[name])

@@ -34,7 +34,7 @@ def assert_close(found, expected, digits=1):
     np.testing.assert_allclose(found, expected, rtol=0, atol=digits * 30 * eps * scale)
 
 
-@pytest.mark.thorough(but="float64-[123]$|complex64-3")
+@pytest.mark.thorough(but="float64-[123]$")
 @pytest.mark.parametrize(("dtype", "n"), CASES)
 def test_they_agree_with_numpy(dtype, n):
     a, b = stack(dtype, 40, n, n) + 2 * np.eye(n, dtype=dtype), stack(dtype, 40, n, 2, seed=1)
@@ -99,6 +99,7 @@ def test_zeros_and_nan():
     )
 
 
+@pytest.mark.thorough(but="float64")
 @pytest.mark.parametrize("dtype", ("float64", "complex128"))
 def test_products_do_not_overflow_on_the_way(dtype):
     a = np.array([np.diag([1e-200, 1e200, 1e-180, 1e180]), np.diag([1e180, 1e200, 1e-200, 1e-180])])
@@ -135,6 +136,7 @@ def test_stacks_broadcast(left, right):
     np.testing.assert_allclose(turned, b.mT @ a.mT, rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.thorough(but="^float32")
 @pytest.mark.parametrize("shape", [(1, 1, 1), (3, 1, 3), (1, 4, 1), (4, 4, 4), (2, 3, 4)])
 @pytest.mark.parametrize("dtype", ("float32", "complex128"))
 def test_many_small_products(shape, dtype):

@@ -385,7 +385,7 @@ DIFFERENTIABLE = {
 }
 
 
-@pytest.mark.thorough(but="reference")
+@pytest.mark.thorough(but="reference", every=3)
 @pytest.mark.usefixtures("engine_of_derivatives")
 @pytest.mark.parametrize("name", [n for n in DIFFERENTIABLE if n != "rgamma at a pole"])
 def test_derivatives_to_second_order(name):
@@ -556,6 +556,7 @@ print("scipy" in sys.modules, "numba" in sys.modules)
 """
 
 
+@pytest.mark.thorough
 def test_a_warm_start_imports_scipy_only_for_its_own_functions_and_numba_never():
     """The second process finds what the first one compiled, the calls of SciPy among it."""
     command = [sys.executable, "-c", IMPORTS]

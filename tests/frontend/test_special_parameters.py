@@ -50,7 +50,7 @@ def _betainc(a, b, x):
     return mp.betainc(a, b, 0, x, regularized=True)
 
 
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(but="^0-2")
 @pytest.mark.parametrize(
     ("low", "high", "eps"), [(-2, 0, 100), (-1, 1, 300), (0, 2, 1000), (2, 3, 3000)]
 )
@@ -71,6 +71,7 @@ def test_betainc_by_its_shapes_in_deep_tails():
         assert_accurate(special.betainc, _betainc, k, (a, b, x), eps=300, digits=120)
 
 
+@pytest.mark.thorough
 def test_betainc_is_flat_at_the_ends_and_undefined_beyond():
     a, x = np.full(4, 2.0), np.array([0.0, 1.0, -0.0, NAN])
     for k in (0, 1):
@@ -220,6 +221,7 @@ def all_slopes(a, b, x):
     return ng.grad(total, argnums=(0, 1))(a, b, x)
 
 
+@pytest.mark.thorough
 def test_jit_and_vmap_give_the_same():
     a, b = X.reshape(5, 1) * np.ones(3) + 0.5, np.array([0.5, 1.0, 4.0])
     x = np.array([0.2, 0.5, 0.75])
@@ -229,6 +231,7 @@ def test_jit_and_vmap_give_the_same():
             np.testing.assert_allclose(array[k], expected, rtol=1e-13)
 
 
+@pytest.mark.thorough
 def test_single_precision_empty_and_strided_arrays():
     a = np.linspace(0.5, 3, 24).reshape(4, 6)
     arrays = [np.asfortranarray(array)[::2, ::-2] for array in (a, a[::-1], a / 4)]

@@ -51,7 +51,7 @@ DIFFERENTIABLE = {
 }
 
 
-@pytest.mark.thorough(but="reference")
+@pytest.mark.thorough(but="reference", every=4)
 @pytest.mark.usefixtures("engine_of_derivatives")
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name):
@@ -111,6 +111,7 @@ def test_half_precision_does_not_count_elements(n):
     np.testing.assert_allclose(found, np.percentile(x.astype(float), [10, 90]), rtol=2e-3)
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize("name", ["quantile", "nanquantile"])
 @pytest.mark.parametrize("axis", [None, 0, 1, (1, 0)])
 def test_weights_of_quantiles(name, axis):

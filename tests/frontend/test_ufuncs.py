@@ -355,6 +355,7 @@ FOLDS = {
 FOLDED = np.random.default_rng(0).standard_normal((3, 4))
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize("name", FOLDS)
 def test_derivatives_of_folds(name, numpy_engine):
     check_gradients(FOLDS[name], FOLDED)

@@ -179,6 +179,8 @@ CASES = (
 )
 
 
+# Numba compiles functions of NumPy while it finds the types of the others.
+@pytest.mark.thorough(but="^(?!contour_integral|arrays|matrices)")
 @pytest.mark.parametrize(("function", "arguments", "writes"), CASES)
 def test_values_gradients_and_tangents(function, arguments, writes):
     case = Case(ng.differentiable(function), function, arguments, writes)
@@ -353,6 +355,7 @@ REFUSED = (
 )
 
 
+@pytest.mark.thorough(but="^(?!sorted_numbers|variance)")
 @pytest.mark.parametrize(("function", "named", "line"), REFUSED)
 def test_what_is_refused_is_named_with_its_line(function, named, line):
     with pytest.raises(KernelError) as raised:

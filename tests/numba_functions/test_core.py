@@ -132,6 +132,7 @@ def as_python(function, *args):
     return given + [x for x, old in changed if np.ndim(x) and not np.array_equal(x, old)]
 
 
+@pytest.mark.thorough(but="^(?!sliced)")
 @pytest.mark.parametrize(("function", "arrays", "rest"), KERNELS)
 def test_values_are_those_of_python_and_derivatives_those_of_differences(function, arrays, rest):
     operation = ng.differentiable(function)
@@ -256,6 +257,7 @@ def _printed(process):
     return output.rpartition(" ")
 
 
+@pytest.mark.thorough
 def test_a_warm_start_imports_no_numba(tmp_path):
     first = _printed(_started(tmp_path))
     assert first[2] == "True\n"

@@ -109,6 +109,7 @@ CASES = {
 }
 
 
+@pytest.mark.thorough(but=r"^(?!changed_in_place)")  # Numba compiles a sort of lists for it
 @pytest.mark.parametrize("function", CASES)
 def test_lists(function):
     own = Case(ng.differentiable(function), function, CASES[function], ())

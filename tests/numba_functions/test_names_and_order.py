@@ -290,7 +290,7 @@ def mixing(x):
     return (m @ m.T)[1:, ::2]
 
 
-@pytest.mark.thorough(but="lazy_write|lazy_where|views_alias|scalars|rebind_in_nested|while_rebind")
+@pytest.mark.thorough(but="lazy_write|views_alias|scalars|rebind_in_nested|while_rebind")
 @pytest.mark.parametrize("name", CASES)
 def test_order_and_names(name):
     function, arguments, writes = CASES[name]

@@ -251,9 +251,9 @@ def test_a_sum_keeps_its_order():
 
 
 @pytest.mark.thorough(but="^0$")
-@pytest.mark.parametrize("first", [0, 6, 40, 46])
+@pytest.mark.parametrize("first", [0, 3, 6, 9, 40, 43, 46, 49])
 def test_random_programs_in_any_order(first, in_any_order):
-    outcomes = {seed: outcome(random_program(seed)) for seed in range(first, first + 6)}
+    outcomes = {seed: outcome(random_program(seed)) for seed in range(first, first + 3)}
     wrong = {seed: text for seed, text in outcomes.items() if text not in ("agrees", *SKIPPED)}
     assert not wrong
 

@@ -319,7 +319,10 @@ REFUSED = (
 
 
 # Numba itself compiles these functions of NumPy while it finds types.
-SLOW = (least_squares, unique_values, eigenvalues, histogram)
+SLOW = (
+    *(least_squares, unique_values, eigenvalues, histogram, singular_values),
+    *(sum_of_two_axes, formatted),
+)
 CASES = [
     pytest.param(
         *case,

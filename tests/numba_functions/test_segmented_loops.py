@@ -123,6 +123,7 @@ def test_no_pass_is_done_again_from_what_was_overwritten():
         assert are_same(whole(*arguments), parts(*arguments))
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_programs_within_little_memory(seed):
     program = random_program(seed)
@@ -195,7 +196,7 @@ def test_the_bound_of_a_tape_is_one(f):
     assert nbytes == most if f in (sweep, swapped, downwards) else nbytes <= most
 
 
-@pytest.mark.thorough(every=8)
+@pytest.mark.thorough(but="^(lu|winding|pendulum_rk4|enclosed_volume)$")
 @pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_bounds_of_tapes_of_programs(name):

@@ -35,7 +35,7 @@ def chosen(condition, step):
     return namespace["chosen"]
 
 
-@pytest.mark.thorough(but=r"^1-j (!=|<|==) i$|^-1-i <= j$")
+@pytest.mark.thorough(but=r"^1-j != i$|^-1-i <= j$")
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("step", [1, -1])
 def test_conditions_on_the_index_choose_the_passes_that_they_did(condition, step):
@@ -213,6 +213,7 @@ def rows_of_several_arrays(a, b, c, w, out):
             out[i, j] += c[i, j] * w[j] * w[j + 1] + a[i, j] * a[i, j]
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize("shape", [(2, 6), (3, 3), (4, 2), (5, 9), (9, 40)])
 def test_rows_are_gathered_as_loops_over_single_passes_add_to_them(shape):
     rng = np.random.default_rng(4)

@@ -19,7 +19,7 @@ from numba_grad.ops.index_expressions import (
     take_index,
 )
 
-settings = hypothesis.settings(max_examples=200)
+settings = hypothesis.settings(max_examples=2 * hypothesis.settings.default.max_examples)
 
 shapes = numpy_strategies.array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=4)
 
@@ -172,7 +172,7 @@ def test_addition_matches_numpy(case, seed):
 
 
 @hypothesis.given(case=cases, seed=strategies.integers(0, 1000))
-@hypothesis.settings(settings, max_examples=100)
+@hypothesis.settings(settings, max_examples=hypothesis.settings.default.max_examples)
 def test_adjoints(case, seed, check_adjoint):
     shape, index = case
     rng = np.random.default_rng(seed)

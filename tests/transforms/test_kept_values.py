@@ -86,7 +86,7 @@ DERIVATIVES = {
 }
 
 
-@pytest.mark.thorough(but="jitted|over reverse")
+@pytest.mark.thorough(but="jitted")
 @pytest.mark.parametrize("name", DERIVATIVES)
 def test_derivatives_of_called_functions_read_what_is_kept(name):
     called = ng.jit(step)
