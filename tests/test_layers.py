@@ -38,7 +38,6 @@ LOWERING = {
 SELDOM = {
     "numba_grad.autograd.functional",
     "numba_grad.compiler.control_flow.joinable_steps",
-    "numba_grad.frontend.absent_attributes",
     "numba_grad.frontend.lowered",
     "numba_grad.frontend.python_control_flow.rewriting",
     "numba_grad.graph.native_walks",

@@ -1,11 +1,12 @@
 """What others have and we do not: attributes of arrays, and functions. What to type instead."""
 
 import importlib
+from collections.abc import Container
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
 from numba_grad.errors import explain
-from numba_grad.frontend.numpy_functions import of_function, of_ufunc
 
 # In terms of a tensor x.
 INSTEAD = {
@@ -87,27 +88,68 @@ INSTEAD = {
 }
 
 
-def error_for(tensor: object, name: str) -> AttributeError:
-    """What `tensor` raises when it is asked for an attribute it does not have."""
-    own = getattr(type(tensor), name, None)
-    if isinstance(own, property):
-        try:
-            own.__get__(tensor)
-        except AttributeError as error:  # which says itself why it is not there
-            return error
-    problem = f"has no attribute {name!r}"
-    if name.startswith("_"):  # which protocols ask for; nobody reads it
-        return AttributeError(f"Tensor {problem}", name=name, obj=tensor)
-    fix = INSTEAD.get(name) or _function_of_that_name(name)
-    message = explain("Tensor", problem, fix=fix)
-    return AttributeError(message) if fix else AttributeError(message, name=name, obj=tensor)
+class _Absent:
+    """An attribute that is not there, and says so: `hasattr` is False."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, tensor: object, kind: type) -> NoReturn:
+        name = self._name
+        problem = f"has no attribute {name!r}"
+        fix = INSTEAD.get(name) or _function_of_that_name(name)
+        if tensor is None or not fix:
+            raise AttributeError(
+                f"{kind.__name__} {problem}", name=name, obj=kind if tensor is None else tensor
+            )
+        raise AttributeError(explain("Tensor", problem, fix=fix))
+
+
+_functions: list[Container[object]] = []  # of NumPy, that have counterparts
+
+
+def register(functions: Container[object]) -> None:
+    """Called with NumPy's functions that take tensors, which are none of their attributes."""
+    _functions.append(functions)
 
 
 def _function_of_that_name(name: str) -> str:
     theirs = getattr(np, name, None)
-    if callable(theirs) and (theirs in of_ufunc or theirs in of_function):
+    if callable(theirs) and any(theirs in functions for functions in _functions):
         return f"np.{name}(x)"
     return f"np.linalg.{name}(x)" if name in np.linalg.__all__ else ""
+
+
+# No `__getattr__` of Tensor: with one, Python takes five times as long to read any attribute, also
+# those that are there. That was a tenth of the time of recording.
+# NumPy's that are there by now: to ask for others would import modules.
+_NAMES = {*INSTEAD, *np.linalg.__all__} | {
+    name
+    for name, x in vars(np).items()
+    if callable(x) and not isinstance(x, type) and not name.startswith("_")
+}
+
+
+if TYPE_CHECKING:  # for type checkers, what is not there stays a mistake
+
+    class AbsentAttributes:
+        """Abstract: the part of Tensor that says what to type in place of what it does not have."""
+
+        __slots__ = ()
+
+else:
+
+    def _names_of(self: object) -> list[str]:
+        return [x for x in object.__dir__(self) if x not in _NAMES or hasattr(type(self), x)]
+
+    AbsentAttributes = type(
+        "AbsentAttributes",
+        (),
+        {"__slots__": (), "__module__": __name__, "__dir__": _names_of}
+        | {name: _Absent(name) for name in _NAMES},
+    )
 
 
 def error_of_module(module: str, name: str) -> AttributeError:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from numba_grad.autograd import tensor_class
 from numba_grad.autograd.tensor_class import new_tensor
 from numba_grad.compiler.backends import on_host
 from numba_grad.compiler.evaluate import evaluate
@@ -40,7 +41,7 @@ from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     transfer,
 )
 from numba_grad.ops.families import cast, loop_dtypes, placed, reshape
-from numba_grad.ops.movement import concatenated
+from numba_grad.ops.movement import concatenated, stacked
 from numba_grad.runtime import dlpack
 
 if TYPE_CHECKING:
@@ -152,6 +153,8 @@ def as_node(value: ArrayLike, like: Node | None = None) -> Node:
         For nested sequences of different lengths.
     """
     kind = value.__class__
+    if kind is tensor_class.registered:
+        return value._node
     if kind is Node:
         return value
     if kind is np.ndarray:
@@ -271,6 +274,9 @@ def _stacked(value: Any, device: str) -> Node:
     if node is not None:
         return placed(node, device) if node.shape == () else node
     nodes = common_dtype(tuple([_stacked(x, device) for x in value]))
+    type = nodes[0].type
+    if all(x.type is type for x in nodes):
+        return stacked(nodes, 0)
     if len({x.shape for x in nodes}) > 1:
         raise _ragged(value)
     return concatenated([reshape(x, (1, *x.shape)) for x in nodes], 0)
@@ -589,9 +595,6 @@ def known_value(node: Node) -> np.ndarray | None:
     return node.value
 
 
-# Of all nodes that are recorded one in so many looks how long its past is. A prime, so that in a
-# loop it is not always the same operation, maybe one that nobody holds.
-FLUSH_EVERY = 65_521
 # A shorter past than this is left: what a loop with gradients makes beside, the time or its data,
 # would be cut from it in one call of many, which then is planned anew.
 LONG_PAST = 8_192

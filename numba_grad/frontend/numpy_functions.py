@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.frontend import functions, interchange, polynomials
+from numba_grad.frontend import absent_attributes, functions, interchange, polynomials
 from numba_grad.frontend.arrays import as_node, value_of
 from numba_grad.frontend.functions import (
     contractions,
@@ -110,6 +110,8 @@ of_function.update(
         np.shares_memory: _on_memory(np.shares_memory),
     }
 )
+absent_attributes.register(of_ufunc)
+absent_attributes.register(of_function)
 
 
 # Modules whose functions are found by name. NumPy imports some of them when they are first used, we

@@ -6,18 +6,18 @@ was recorded before keeps the old value; the handles of its views move on with i
 as methods in `tensor_methods.py`, arrays, numbers and text made of it in `tensor_conversions.py`.
 """
 
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any
 
 import numpy as np
 
 from numba_grad.autograd import graph, hooks, state, tensor_class, views
 from numba_grad.autograd.backward import backward as backward_from
+from numba_grad.autograd.tensor_class import new_tensor, recorded_tensor
 from numba_grad.compiler.backends import copied_to
 from numba_grad.errors import DTypeError, GradientError, explain
+from numba_grad.frontend.absent_attributes import AbsentAttributes
 from numba_grad.frontend.arrays import (
-    FLUSH_EVERY,
     ArrayLike,
     as_assigned,
     flush,
@@ -39,7 +39,6 @@ from numba_grad.graph.node import (
     inferred_of,
     leaf,
     new_node,
-    recorded,
 )
 from numba_grad.graph.types import CPU, Type
 from numba_grad.ops.index_expressions import (
@@ -52,13 +51,10 @@ from numba_grad.ops.movement import slice_
 
 __all__ = ["Tensor"]
 
-# Before it asks for `__array__`, at each conversion: errors that nobody reads, made quickly.
-_ASKED_BY_NUMPY = frozenset({"__array_interface__", "__array_struct__"})
-
 Index = Any  # int | slice | None | Ellipsis | integer or boolean array or tensor | tuple of these
 
 
-class Tensor(Operators, Methods, Conversions):
+class Tensor(Operators, Methods, Conversions, AbsentAttributes):
     """An array that records what is done with it. Made by `tensor`, `zeros` and the like.
 
     Nothing is computed until a value is needed: by `numpy()`, `item()`, `tolist()`, `bool()`,
@@ -78,11 +74,7 @@ class Tensor(Operators, Methods, Conversions):
             raise TypeError(
                 explain("Tensor", "not made by its class", fix="ng.tensor(values, dtype=...)")
             )
-        self._node = node
-        self._view = None
-        node.handle = weakref.ref(self)
-        if not node.serial % FLUSH_EVERY:
-            flush(node)
+        tensor_class.bind(self, node)
 
     # What is known without computing
 
@@ -132,7 +124,7 @@ class Tensor(Operators, Methods, Conversions):
     def to_device(self, device: object, /, *, stream: object = None) -> "Tensor":
         """On another device; the tensor itself if it is there. Gradients flow back."""
         node = on_device(self._node, device)
-        return self if node is self._node else Tensor(node)
+        return self if node is self._node else new_tensor(node)
 
     def cpu(self) -> "Tensor":
         """In host memory; the tensor itself if it is there."""
@@ -160,15 +152,18 @@ class Tensor(Operators, Methods, Conversions):
         x = self._node
         kind = index.__class__
         if kind is int:  # as in most loops: half of the time
-            known = _rows.get((x.type, index)) or _row(x.type, index)
-            result = Tensor(recorded(slice_, (x,), known.params, known.inferred))
-            if known.steps:
-                views.note_view(self, result, known.steps)
+            type = x.type
+            rows = _rows.get(type)
+            row = None if rows is None else rows.get(index)
+            params, inferred, steps = row or _row(type, index)
+            result = recorded_tensor(slice_, (x,), x.requires_grad, params, inferred)
+            if steps:
+                views.note_view(self, result, steps)
             return result
         if kind is not slice:
             index = indexing.index_of_nodes(index)
         expression = normalize_index(index, x.type.shape, indexing.mask_value)
-        result = Tensor(take(x, expression))
+        result = new_tensor(take(x, expression))
         if expression.advanced is None and (expression.shape or _has_ellipsis(index)):
             views.note_view(self, result, expression.basic.movements)
         return result
@@ -250,16 +245,6 @@ class Tensor(Operators, Methods, Conversions):
     def __contains__(self, value: object) -> bool:
         found = elementwise.equal(self, value)
         return bool(reductions.any(found))
-
-    if not TYPE_CHECKING:  # for type checkers, what is not there stays a mistake
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Called for what is not there alone: the error says what is in its place."""
-            if name in _ASKED_BY_NUMPY:
-                raise AttributeError(name)
-            from numba_grad.frontend import absent_attributes
-
-            raise absent_attributes.error_for(self, name)
 
     # Gradients: torch's contract, in autograd/
 
@@ -351,7 +336,7 @@ class Tensor(Operators, Methods, Conversions):
             node = new_node(LEAF, (), NO_PARAMS, node.type, value, False)
         else:
             node = OPS["detach"](node)
-        result = Tensor(node)
+        result = new_tensor(node)
         views.note_view(self, result, _DETACHING)
         return result
 
@@ -405,26 +390,25 @@ class Tensor(Operators, Methods, Conversions):
         return result
 
 
-class _Row(NamedTuple):
-    """What `x[number]` is, for an `x` of one type."""
+# What `x[number]` is, for an `x` of one type: its params, what is known of it, and the steps to the
+# view; none to a number.
+_Row = tuple[SharedParams, Inferred, Sequence[views.Step]]
 
-    params: SharedParams
-    inferred: Inferred
-    steps: Sequence[views.Step]  # to the view; none to a number
-
-
-_rows: dict[tuple[Type, int], _Row] = {}
-_MOST_ROWS = 1 << 14
+_rows: dict[Type, dict[int, _Row]] = {}
+_MOST_TYPES, _MOST_ROWS = 1 << 10, 1 << 12
 
 
 def _row(type: Type, number: int) -> _Row:
     """As `_rows` has it from now on."""
     expression = basic_expression((number,), type.shape)
     ((op, _, params),) = movements = expression.basic.movements
-    if len(_rows) >= _MOST_ROWS:
+    if len(_rows) >= _MOST_TYPES:
         _rows.clear()
+    rows = _rows.setdefault(type, {})
+    if len(rows) >= _MOST_ROWS:
+        rows.clear()
     steps = movements if expression.shape else ()
-    row = _rows[type, number] = _Row(params, inferred_of(op, [type], params), steps)
+    row = rows[number] = params, inferred_of(op, [type], params), steps
     return row
 
 
@@ -461,8 +445,8 @@ def _is_dtype(target: object) -> bool:
 
 def _rebuilt(value: np.ndarray, requires_grad: bool, device: str = CPU) -> Tensor:
     """A leaf that holds `value`, which nobody else writes to."""
-    result = Tensor(leaf(copied_to(np.asarray(value, order="C"), device_name(device))))
+    result = new_tensor(leaf(copied_to(np.asarray(value, order="C"), device_name(device))))
     return result.requires_grad_() if requires_grad else result
 
 
-tensor_class.register(Tensor)
+tensor_class.register(Tensor, flush)

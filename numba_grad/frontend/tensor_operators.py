@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.autograd import views
-from numba_grad.autograd.tensor_class import is_tensor, new_tensor
+from numba_grad.autograd.tensor_class import is_tensor, new_tensor, recorded_tensor
 from numba_grad.dtypes import can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.arrays import (
@@ -40,6 +40,9 @@ _SUPPORTED_OPERANDS = (np.ndarray, np.generic, list, tuple)
 # what is known of results where nothing is cast. 0.5 us instead of 3.
 Known = dict[Any, Inferred]
 _MOST_KNOWN = 1 << 12
+# The same by the number itself, which a loop says again in each step: its leaf, and what is known.
+Numbers = dict[Any, tuple[Node, Inferred]]
+_MOST_NUMBERS = 1 << 8
 
 
 def _recorded(
@@ -58,7 +61,9 @@ def _recorded(
     if len(key) == len(nodes) and len(dtypes) == 1:
         if len(known) >= _MOST_KNOWN:
             known.clear()
-        known[key[0] if len(key) == 1 else tuple(key)] = inferred_of(op, [x.type for x in nodes])
+        known[key[0] if key[0] is key[-1] else tuple(key)] = inferred_of(
+            op, [x.type for x in nodes]
+        )
     return node
 
 
@@ -68,31 +73,35 @@ def _binary(ufunc: np.ufunc) -> Operator:
     prepare = _operands_of(ufunc)
     known: Known = {}
 
-    # The paths before the last line are for speed alone. So is making results by the class, known
-    # as that of `self`: what derives from it has its own.
+    numbers: Numbers = {}
+
+    # The paths before the last line are for speed alone. Classes that derive from Tensor have
+    # operators of their own.
     def operate(self: "Tensor", other: Any) -> "Tensor":
-        tensor, kind, x = self.__class__, other.__class__, self._node
-        if kind is tensor:
+        kind, x = other.__class__, self._node
+        type = x.type
+        if kind is self.__class__:
             y = other._node
-            found = known.get((x.type, y.type))
+            found = known.get(type if y.type is type else (type, y.type))
             if found is not None:
-                return tensor(recorded(op, (x, y), NO_PARAMS, found))
+                flows = x.requires_grad or y.requires_grad
+                return recorded_tensor(op, (x, y), flows, NO_PARAMS, found)
         elif kind is float or kind is int:
-            found = known.get((x.type, kind))
+            found = numbers.get((type, kind, other)) or _met(
+                ufunc, known, numbers, (type, kind), other
+            )
             if found is not None:
-                try:
-                    y = scalar_leaf(other, x.type.dtype, ufunc)
-                    return tensor(recorded(op, (x, y), NO_PARAMS, found))
-                except OverflowError:
-                    pass
+                y, inferred = found
+                return recorded_tensor(op, (x, y), x.requires_grad, NO_PARAMS, inferred)
         elif kind is np.ndarray or kind is np.float64:  # a row of data, an element
             other = as_node(other)
-            found = known.get((x.type, other.type))
+            found = known.get(type if other.type is type else (type, other.type))
             if found is not None:
-                return tensor(recorded(op, (x, other), NO_PARAMS, found))
+                flows = x.requires_grad or other.requires_grad
+                return recorded_tensor(op, (x, other), flows, NO_PARAMS, found)
         elif not _is_operand(other):
             return NotImplemented
-        return tensor(_recorded(ufunc, known, (self, other), prepare))
+        return new_tensor(_recorded(ufunc, known, (self, other), prepare))
 
     return operate
 
@@ -101,19 +110,43 @@ def _reflected(ufunc: np.ufunc) -> Operator:
     """The method for an operator with the tensor on the right: `other + x`."""
     op = OPS[ufunc.__name__]
     known: Known = {}
+    numbers: Numbers = {}
 
     def operate(self: "Tensor", other: Any) -> "Tensor":
-        tensor, kind, x = self.__class__, other.__class__, self._node
+        kind, x = other.__class__, self._node
         if kind is float or kind is int:
-            found = known.get((kind, x.type))
+            type = x.type
+            found = numbers.get((kind, type, other)) or _met(
+                ufunc, known, numbers, (kind, type), other
+            )
             if found is not None:
-                y = scalar_leaf(other, x.type.dtype, ufunc)
-                return tensor(recorded(op, (y, x), NO_PARAMS, found))
+                y, inferred = found
+                return recorded_tensor(op, (y, x), x.requires_grad, NO_PARAMS, inferred)
         elif not _is_operand(other):
             return NotImplemented
-        return tensor(_recorded(ufunc, known, (other, self)))
+        return new_tensor(_recorded(ufunc, known, (other, self)))
 
     return operate
+
+
+def _met(
+    ufunc: np.ufunc, known: Known, numbers: Numbers, key: tuple[Any, Any], number: Any
+) -> tuple[Node, Inferred] | None:
+    """A Python number as an operand of this operator, with what is known of the result, from now on
+    in `numbers`. None where that is not known, or the number does not fit."""
+    inferred = known.get(key)
+    if inferred is None:
+        return None
+    type = key[0] if key[1] is number.__class__ else key[1]
+    try:
+        found = scalar_leaf(number, type.dtype, ufunc), inferred
+    except OverflowError:
+        return None
+    if number or number.__class__ is int:  # 0.0 == -0.0
+        if len(numbers) >= _MOST_NUMBERS:
+            numbers.clear()
+        numbers[*key, number] = found
+    return found
 
 
 def _in_place(ufunc: np.ufunc) -> Operator:
@@ -124,7 +157,7 @@ def _in_place(ufunc: np.ufunc) -> Operator:
     def result(tensor: "Tensor", other: Any) -> Node:
         if other.__class__ is tensor.__class__:  # as in `_binary`
             x, y = tensor._node, other._node
-            found = known.get((x.type, y.type))
+            found = known.get(x.type if y.type is x.type else (x.type, y.type))
             if found is not None:
                 return recorded(op, (x, y), NO_PARAMS, found)
         return _recorded(ufunc, known, (tensor, other))
@@ -152,11 +185,11 @@ def _unary(ufunc: np.ufunc) -> Callable[["Tensor"], "Tensor"]:
     known: Known = {}
 
     def operate(self: "Tensor") -> "Tensor":
-        tensor, x = self.__class__, self._node
+        x = self._node
         found = known.get(x.type)
         if found is None:
-            return tensor(_recorded(ufunc, known, (self,)))
-        return tensor(recorded(op, (x,), NO_PARAMS, found))
+            return new_tensor(_recorded(ufunc, known, (self,)))
+        return recorded_tensor(op, (x,), x.requires_grad, NO_PARAMS, found)
 
     return operate
 

@@ -57,6 +57,10 @@ class GradMode(threading.local):
 
 grad_mode = carried(GradMode())
 
+# Threads that do not record history, or did not when they ended: empty nearly always, which is
+# known faster than a state of the thread.
+threads_without_history: set[int] = set()
+
 
 class recording:
     """Within it, this thread records history for gradients or does not."""
@@ -68,10 +72,18 @@ class recording:
 
     def __enter__(self) -> None:
         self._previous = grad_mode.enabled
-        grad_mode.enabled = self._enabled
+        _set_mode(self._enabled)
 
     def __exit__(self, *error: object) -> None:
-        grad_mode.enabled = self._previous
+        _set_mode(self._previous)
+
+
+def _set_mode(is_enabled: bool) -> None:
+    if not is_enabled:
+        threads_without_history.add(threading.get_ident())
+    grad_mode.enabled = is_enabled
+    if is_enabled:
+        threads_without_history.discard(threading.get_ident())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

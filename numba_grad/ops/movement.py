@@ -14,12 +14,21 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from numba_grad.errors import AxisError, ShapeError, explain
-from numba_grad.graph.node import OPS, Node, SharedParams, record
+from numba_grad.graph.node import (
+    OPS,
+    Inferred,
+    Node,
+    SharedParams,
+    inferred_of,
+    record,
+    recorded,
+)
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.families import (
     ALL,
     check_one_dtype,
     linear,
+    shape_params,
     structural,
     sum_to,
     together,
@@ -511,6 +520,25 @@ concatenate = structural(
 def concatenated(arrays: Sequence[Node], axis: int) -> Node:
     """Arrays one after the other: a loop stacks its parts in the same way in each step."""
     return record(concatenate, tuple(arrays), _axis_params(axis))
+
+
+def stacked(arrays: Sequence[Node], axis: int) -> Node:
+    """Arrays of one type next to each other along a new axis: each is given that, and they are
+    concatenated."""
+    params, expanded, joining, joined = _stacking(arrays[0].type, len(arrays), axis)
+    parts = [recorded(reshape, (x,), params, expanded) for x in arrays]
+    return recorded(concatenate, tuple(parts), joining, joined)
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _stacking(
+    type: Type, count: int, axis: int
+) -> tuple[SharedParams, Inferred, SharedParams, Inferred]:
+    """The params of both operations, and what is inferred of them."""
+    params = shape_params((*type.shape[:axis], 1, *type.shape[axis:]))
+    expanded = inferred_of(reshape, [type], params)
+    joining = _axis_params(axis)
+    return params, expanded, joining, inferred_of(concatenate, [expanded[0]] * count, joining)
 
 
 @functools.lru_cache(maxsize=1 << 8)

@@ -148,6 +148,27 @@ def test_one_object_within_itself():
     assert ng.is_grad_enabled()
 
 
+def test_a_thread_that_ends_without_history_leaves_the_others_alone():
+    x = ng.ones(3, requires_grad=True)
+    found = []
+
+    def other():
+        ng.set_grad_enabled(False)
+        found.append((x * 2.0).requires_grad)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert found == [False]
+    assert (x * 2.0).requires_grad
+    with ng.no_grad():
+        with ng.enable_grad():
+            assert (x * 2.0).requires_grad
+        assert not (x * 2.0).requires_grad
+        assert not x[0].requires_grad
+    assert x[0].requires_grad
+
+
 def test_each_thread_has_its_own_mode():
     seen = []
 

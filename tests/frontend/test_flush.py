@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.frontend import arrays, tensor
+from numba_grad.autograd import tensor_class
+from numba_grad.frontend import arrays
 
 
 def oscillation(steps):
@@ -20,7 +21,7 @@ def oscillation(steps):
 
 @pytest.mark.thorough
 def test_a_long_simulation_does_not_keep_its_past(monkeypatch):
-    monkeypatch.setattr(tensor, "FLUSH_EVERY", 101)
+    monkeypatch.setattr(tensor_class, "FLUSH_EVERY", 101)
     monkeypatch.setattr(arrays, "LONG_PAST", 90)
     first = ng.ones(3)
     past = weakref.ref(first._node)
@@ -36,14 +37,14 @@ def test_a_long_simulation_does_not_keep_its_past(monkeypatch):
 @pytest.mark.thorough
 def test_values_are_the_same(monkeypatch):
     expected = [y.numpy() for y in oscillation(400)]
-    monkeypatch.setattr(tensor, "FLUSH_EVERY", 97)
+    monkeypatch.setattr(tensor_class, "FLUSH_EVERY", 97)
     monkeypatch.setattr(arrays, "LONG_PAST", 90)
     for y, wanted in zip(oscillation(400), expected, strict=True):
         np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-13)
 
 
 def test_history_and_traces_are_left_alone(monkeypatch):
-    monkeypatch.setattr(tensor, "FLUSH_EVERY", 13)
+    monkeypatch.setattr(tensor_class, "FLUSH_EVERY", 13)
     monkeypatch.setattr(arrays, "LONG_PAST", 0)
     computed = []
     monkeypatch.setattr(arrays, "evaluate", computed.append)
@@ -57,7 +58,7 @@ def test_history_and_traces_are_left_alone(monkeypatch):
 
 def test_a_short_past_is_left_alone(monkeypatch):
     """The time of a loop with gradients: computed in its midst, it would be cut from the loop."""
-    monkeypatch.setattr(tensor, "FLUSH_EVERY", 13)
+    monkeypatch.setattr(tensor_class, "FLUSH_EVERY", 13)
     computed = []
     monkeypatch.setattr(arrays, "evaluate", computed.append)
     x, time = ng.ones(3, requires_grad=True), ng.tensor(0.0)

@@ -61,6 +61,42 @@ def test_tensors_have_no_other_attributes_and_are_not_made_by_their_class():
         ng.Tensor([1.0])  # type: ignore[arg-type]
 
 
+def test_what_others_have_is_neither_there_nor_listed():
+    x = ng.tensor([1.0])
+    for name in ("exp", "view", "unsqueeze", "det", "vectorize"):
+        assert not hasattr(x, name)
+        assert not hasattr(ng.Tensor, name)
+        assert name not in dir(x)
+    assert {"sum", "shape", "backward"} <= set(dir(x))
+    # With it, Python would read each attribute five times as slowly.
+    assert not any("__getattr__" in vars(kind) for kind in ng.Tensor.__mro__)
+
+
+def test_numbers_that_are_equal_stay_different_operands():
+    """An operator remembers the leaves of Python numbers."""
+    x = ng.tensor([1.0, -1.0])
+    for _ in range(2):
+        for number in (0.0, -0.0, 1, 1.0, True):
+            found, wanted = (1.0 / (x * number)).numpy(), 1.0 / (x.numpy() * number)
+            assert found.tobytes() == wanted.tobytes()
+    for k in range(300):  # more than are remembered
+        assert ((x + k * 0.5) - (k * 0.5 + x)).tolist() == [0.0, 0.0]
+    whole = ng.tensor([1, 2])
+    assert [(whole + y).dtype for y in (1, 1.0, True)] == [np.int64, np.float64, np.int64]
+    with pytest.raises(OverflowError):
+        ng.tensor([1], dtype="int8") + 1000
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_stacks_of_one_type_and_of_several(axis):
+    arrays = [np.arange(3.0), np.arange(3.0) + 1, np.arange(3)]
+    for given in (arrays[:2], arrays, arrays[:1]):
+        tensors = [ng.tensor(x) for x in given]
+        found, wanted = np.stack(tensors, axis), np.stack(given, axis)
+        np.testing.assert_array_equal(found, wanted)
+        assert found.dtype == wanted.dtype
+
+
 def test_tensors_are_told_apart_by_identity_in_sets():
     x, y = ng.tensor([1.0, 2.0]), ng.tensor([1.0, 2.0])
     assert len({x, y, x}) == 2

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from numba_grad.autograd.tensor_class import is_tensor, new_tensor
+from numba_grad.autograd.tensor_class import is_tensor, new_tensor, recorded_tensor
 from numba_grad.autograd.views import Step, note_view, view_of
 from numba_grad.compiler.backends import only_device
 from numba_grad.dtypes import FLOAT64, ends, finfo, is_floating, is_inexact
@@ -36,7 +36,6 @@ from numba_grad.graph.node import (
     Node,
     inferred_of,
     record,
-    recorded,
 )
 from numba_grad.graph.types import Type, as_dtype
 from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes, placed, zeros_like
@@ -176,7 +175,7 @@ def _unary(ufunc: np.ufunc, summary: str) -> Unary:
         node = node_of(x)
         found = None if node is None else known.get(node.type)
         if node is not None and found is not None:
-            return new_tensor(recorded(op, (node,), NO_PARAMS, found))
+            return recorded_tensor(op, (node,), node.requires_grad, NO_PARAMS, found)
         (given,) = operands(ufunc, (x,))
         if given is node:
             known[given.type] = inferred_of(op, [given.type])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.autograd.tensor_class import new_tensor
 from numba_grad.autograd.views import view_of
 from numba_grad.dtypes import can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
@@ -32,7 +33,7 @@ from numba_grad.ops.families import broadcast_to, cast
 from numba_grad.ops.families import reshape as reshape_node
 from numba_grad.ops.index_expressions import take_index
 from numba_grad.ops.indexing import out_of_range
-from numba_grad.ops.movement import concatenated
+from numba_grad.ops.movement import concatenated, stacked
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensor import Tensor
@@ -93,8 +94,9 @@ def stack(
 ) -> "Tensor":
     """Arrays of one shape next to each other along a new axis; `casting` as in `concatenate`."""
     nodes = _one_dtype("stack", arrays, dtype, casting)
-    shape = nodes[0].type.shape
-    if any(x.type.shape != shape for x in nodes):
+    type = nodes[0].type
+    shape, are_alike = type.shape, all(x.type is type for x in nodes)
+    if not are_alike and any(x.type.shape != shape for x in nodes):
         raise ShapeError(
             explain(
                 "stack",
@@ -105,6 +107,8 @@ def stack(
             )
         )
     number = normalize_axis("stack", axis, len(shape) + 1)
+    if are_alike:
+        return new_tensor(stacked(nodes, number))
     expanded = (*shape[:number], 1, *shape[number:])
     return wrap(concatenated([reshape_node(x, expanded) for x in nodes], number))
 
