@@ -36,6 +36,7 @@ from numba_grad.compiler.partition.last_rows import with_last_rows
 from numba_grad.compiler.partition.roles import ALIASES, RENAMINGS
 from numba_grad.compiler.partition.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.partition.written_out_calls import with_long_calls_written_out
+from numba_grad.compiler.partition.written_out_sums import with_sums_written_out
 from numba_grad.compiler.segment_memory import External, FileMemory, Output, Place, Small, Temporary
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
 from numba_grad.compiler.steps.allocation import Lifetimes
@@ -116,7 +117,9 @@ _MOST_SEGMENT_PROGRAMS = 1 << 12
 class _Compiler:
     def __init__(self, graph: FlatGraph, target: Target) -> None:
         self.graph = graph = with_stored_operands(
-            with_assemblies(with_long_calls_written_out(with_last_rows(graph)))
+            with_assemblies(
+                with_sums_written_out(with_long_calls_written_out(with_last_rows(graph)))
+            )
         )
         self.target = target
         self.nodes = nodes = graph.nodes

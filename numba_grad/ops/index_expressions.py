@@ -41,6 +41,7 @@ from numba_grad.ops.movement import (
     slice_params,
     update_slice,
 )
+from numba_grad.ops.neighbouring_indices import neighbours_on_axes
 
 Shape = tuple[int, ...]
 ValueOf = Callable[[Node], np.ndarray]
@@ -445,6 +446,12 @@ def take(x: Node, expression: IndexExpression) -> Node:
     basic, advanced = expression.basic, expression.advanced
     if advanced is None:
         return _take_region(x, basic)
+    known = [a for a in advanced.arrays if isinstance(a, np.ndarray)]
+    if len(known) == len(advanced.arrays):
+        part = x if _is_whole(x, basic) else _take_region(x, basic)
+        found = neighbours_on_axes(part, advanced.axes, known, advanced.shape)
+        if found is not None:
+            return permuted(found, _order_of_position(advanced, len(found.shape)))
     indices = _index_nodes(advanced, x.type.device)
     taken = gather(_indexed_axes_first(x, basic, advanced), *indices, **_params(advanced))
     return permuted(taken, _result_order(expression))
@@ -479,6 +486,15 @@ def _result_order(expression: IndexExpression) -> Shape:
     others = range(count, len(expression.shape))
     at = advanced.position
     return (*others[:at], *range(count), *others[at:])
+
+
+def _order_of_position(advanced: AdvancedIndex, rank: int) -> Shape:
+    """Which axis of what has the index axes where the first array stood each of the result is."""
+    first, count = advanced.axes[0], len(advanced.shape)
+    own = range(first, first + count)
+    others = [axis for axis in range(rank) if axis not in own]
+    at = advanced.position
+    return (*others[:at], *own, *others[at:])
 
 
 def _index_nodes(advanced: AdvancedIndex, device: str) -> list[Node]:

@@ -124,8 +124,8 @@ def test_what_is_not_read_of_a_long_expression_is_not_computed():
 def test_a_scan_by_doubling_has_few_kernels_whatever_its_length():
     x = np.linspace(0, 1, 9000)
     lowered = ng.jit(np.hypot.accumulate).lower(x)
-    assert len(lowered.kernels) <= 8
-    assert max(kernel.source.count("\n") for kernel in lowered.kernels) <= 120
+    assert len(lowered.kernels) <= 10
+    assert max(kernel.source.count("\n") for kernel in lowered.kernels) <= 200
     np.testing.assert_allclose(ng.jit(np.hypot.accumulate)(x), np.hypot.accumulate(x), rtol=1e-12)
 
 

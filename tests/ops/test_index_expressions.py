@@ -11,6 +11,7 @@ from hypothesis import strategies
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.errors import ShapeError, TracingError
 from numba_grad.graph.node import Node, leaf
+from numba_grad.graph.walk import toposort
 from numba_grad.ops import elementwise, leaves, reductions  # noqa: F401
 from numba_grad.ops.index_expressions import (
     add_at_index,
@@ -309,3 +310,56 @@ def test_assigned_value_takes_the_dtype_of_the_array():
 def test_overwritten_history_stays_in_the_graph():
     x = leaf(np.ones(3), requires_grad=True)
     assert assign_index(x, slice(None), leaf(np.zeros(3))).requires_grad
+
+
+def operations(node: Node) -> set[str]:
+    return {x.op.name for x in toposort([node])}
+
+
+ROWS, COLUMNS = np.arange(12), np.arange(20)
+BY_MESH = np.meshgrid((ROWS + 1) % 12, COLUMNS - 1, indexing="ij")
+NEIGHBOURS = {
+    "around": (ROWS + 1) % 12,
+    "before, from the end": ROWS - 1,
+    "to the end": np.minimum(ROWS + 2, 11),
+    "inside": ROWS[1:-1] - 1,
+    "of columns": (slice(None), (COLUMNS - 3) % 20),
+    "of a row": (3, (COLUMNS + 1) % 20),
+    "of rows in a column": ((ROWS + 1) % 12, 3),
+    "far axes": (0, slice(None), np.arange(9) - 1),
+    "of a region": (slice(1, 11), COLUMNS - 1, slice(None, None, -1)),
+    "with a new axis": (None, (ROWS + 1) % 12),
+    "both": np.ix_((ROWS + 1) % 12, (COLUMNS - 2) % 20),
+    "mesh": tuple(BY_MESH),
+    "windows": (slice(None), (COLUMNS[:, None] + [-1, 0, 1]) % 20),
+    "in a list": np.array([ROWS - 1, ROWS, (ROWS + 1) % 12]),
+}
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_neighbours_of_all_elements_are_slices(name):
+    x = np.random.default_rng(0).normal(size=(12, 20, 9))
+    index = NEIGHBOURS[name]
+    node = take_index(leaf(x), index)
+    assert "gather" not in operations(node)
+    np.testing.assert_array_equal(computed(node), x[index])
+
+
+OTHERS = {
+    "a batch": np.arange(4, 9),  # a program for each would be many
+    "all but one in the middle": np.delete(np.arange(40), 20),
+    "far away": (np.arange(40) + 20) % 40,
+    "backwards": np.arange(40)[::-1],
+    "in no order": np.random.default_rng(0).permutation(40),
+    "on the diagonal": (np.arange(40), np.arange(40)),
+    "few": np.array([1, 2, 0]),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_indices_are_data(name):
+    x = np.random.default_rng(0).normal(size=(40, 40))
+    index = OTHERS[name]
+    node = take_index(leaf(x), index)
+    assert "gather" in operations(node)
+    np.testing.assert_array_equal(computed(node), x[index])

@@ -52,7 +52,8 @@ def _both(values: Values, a: bool | str, b: bool | str) -> bool | str:
 
 def guarded(values: Values, condition: bool | str, index: Index) -> Index:
     """`index` where the condition holds, else 0, so that a load is always inside its buffer."""
-    if isinstance(condition, bool):
+    if isinstance(condition, bool) or values.survey is not None:
+        # The survey finds conditions of what is read there, to cut the loop at their bounds too.
         return index
     zero = values.constant(0, INT64)
     return variable(values.select(condition, values.index_value(index), zero, INT64))

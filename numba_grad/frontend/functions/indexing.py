@@ -72,7 +72,11 @@ def take(
         index = np.asarray(index)
         if index.size == 0:
             index = index.astype(np.int64)
-    if mode != "raise":
+    if mode in ("wrap", "clip") and not isinstance(index, Node) and node.shape[number]:
+        # Known, it may turn out to name the neighbours of all elements.
+        last = node.shape[number] - 1
+        index = index % (last + 1) if mode == "wrap" else np.clip(index, 0, last)
+    elif mode != "raise":
         index = brought_into_range("take", as_node(index), node.shape[number], mode)
     return wrap(take_index(node, ((slice(None),) * number) + (index,), mask_value))
 

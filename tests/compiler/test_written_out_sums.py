@@ -1,0 +1,126 @@
+"""Sums of few products, however they are written, are computed in the loops around them."""
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+
+K = np.array([1.0, -2.0, 1.0])
+random = np.random.default_rng(0)
+X = random.normal(size=100)
+
+
+def windows(x):
+    return np.lib.stride_tricks.sliding_window_view(x, 3)
+
+
+# A function of x and of weights, and the same in other words.
+WAYS = {
+    "tiny": (lambda x, w: (w[:, None] * x[:3]) @ x[3:6], lambda x, w: w * (x[:3] * x[3:6]).sum()),
+    "convolve": (
+        lambda x, w: np.convolve(x, w, "valid"),
+        lambda x, w: w[2] * x[:-2] + w[1] * x[1:-1] + w[0] * x[2:],
+    ),
+    "same": (
+        lambda x, w: np.convolve(x, w, "same"),
+        lambda x, w: w[2] * np.pad(x[:-1], (1, 0)) + w[1] * x + w[0] * np.pad(x[1:], (0, 1)),
+    ),
+    "full": (
+        lambda x, w: np.convolve(w, x)[2:-2],
+        lambda x, w: w[2] * x[:-2] + w[1] * x[1:-1] + w[0] * x[2:],
+    ),
+    "correlate": (
+        lambda x, w: np.correlate(x, w),
+        lambda x, w: w[0] * x[:-2] + w[1] * x[1:-1] + w[2] * x[2:],
+    ),
+    "windows": (
+        lambda x, w: windows(x) @ w,
+        lambda x, w: w[0] * x[:-2] + w[1] * x[1:-1] + w[2] * x[2:],
+    ),
+    "einsum": (
+        lambda x, w: np.einsum("ij,j->i", windows(x), w),
+        lambda x, w: w[0] * x[:-2] + w[1] * x[1:-1] + w[2] * x[2:],
+    ),
+    "rows": (
+        lambda x, w: w @ np.stack([x[:-2], x[1:-1], x[2:]]),
+        lambda x, w: w[0] * x[:-2] + w[1] * x[1:-1] + w[2] * x[2:],
+    ),
+}
+
+
+def value_and_gradients(f):
+    return ng.jit(ng.value_and_grad(lambda x, w: np.sum(np.sin(f(x, w))), argnums=(0, 1)))
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_ways_of_writing_a_sum_agree(name):
+    way, plain = (value_and_gradients(f)(X, K) for f in WAYS[name])
+    np.testing.assert_allclose(way[0], plain[0], rtol=1e-13)
+    for own, other in zip(way[1], plain[1], strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["tiny", "convolve", "correlate", "rows"])
+def test_nothing_is_computed_between_loops(name):
+    """One kernel: neither products nor correlations are calls."""
+    assert len(ng.jit(WAYS[name][0]).lower(X, K).kernels) == 1
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((2, 2), (2, 1)),
+        ((1, 3), (3, 100)),
+        ((100, 3), (3, 1)),
+        ((100, 1), (1, 3)),
+        ((4, 4), (4, 1)),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
+def test_products(shapes, dtype):
+    x, y = (random.normal(size=shape).astype(dtype) for shape in shapes)
+    lowered = ng.jit(lambda x, y: x @ y + 1)
+    assert len(lowered.lower(x, y).kernels) == 1
+    np.testing.assert_allclose(lowered(x, y), x @ y + 1, rtol=1e-5 if dtype == "f4" else 1e-13)
+
+
+def test_what_is_not_there_is_not_multiplied():
+    """Beyond the ends of a convolution nothing is added, not zero times a weight."""
+    x, weights = np.ones(20), np.array([np.inf, 1.0, 1.0])
+    np.testing.assert_array_equal(
+        ng.jit(lambda x, w: np.convolve(x, w, "same"))(x, weights), np.convolve(x, weights, "same")
+    )
+
+
+def test_large_products_are_calls():
+    x = random.normal(size=(20, 20))
+    assert len(ng.jit(lambda x: x @ x + 1).lower(x).kernels) == 2
+
+
+def test_values_of_an_index_array_that_names_neighbours_are_guarded():
+    index = (np.arange(50) + 1) % 50
+    f = ng.jit(lambda x: x[index] - x)
+    x = X[:50]
+    np.testing.assert_array_equal(f(x), x[index] - x)
+    index[:] = (index + 3) % 50
+    np.testing.assert_array_equal(f(x), x[index] - x)
+    index[:] = index[::-1].copy()
+    np.testing.assert_array_equal(f(x), x[index] - x)
+
+
+def test_the_longest_part_of_a_loop_tests_nothing():
+    """The adjoint of differences of differences is a pad of a sum with a pad: bounds of the inner
+    conditions are bounds of the loop, too."""
+
+    def gradient(x, g):
+        return ng.grad(lambda x: np.sum(g * np.diff(np.diff(x))))(x)
+
+    [kernel] = ng.jit(gradient).lower(X, X[2:]).kernels
+    parts = kernel.source.split("for i0 in ")[1:]
+    vectorized = [part for part in parts if "opaque" not in part]
+    assert len(vectorized) == 1
+    assert "select" not in vectorized[0]
+    expected = np.zeros(100)
+    for k, weight in enumerate((1, -2, 1)):
+        expected[k : k + 98] += weight * X[2:]
+    np.testing.assert_allclose(ng.jit(gradient)(X, X[2:]), expected, atol=1e-14)
