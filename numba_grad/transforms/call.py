@@ -107,27 +107,36 @@ class CallTarget:
             target, captured = _closed(f"vjp of {self.name}", arguments, outputs)
         return CallVjp(target, numbers, captured)
 
-    def keeping(self, nbytes: int, carried: int | None = None) -> "tuple[CallTarget, int]":
+    def keeping(
+        self, nbytes: int, asked: tuple[bool, ...], carried: int | None = None
+    ) -> "tuple[CallTarget, int]":
         """The same graph that also returns what its derivative had better not compute again
         (`kept_values.py`), at most some times `nbytes`; and how many values these are.
 
-        `carried`: of a loop's body, how many results are carried on. They are in memory, as what
-        the next step begins with, and among what is returned again if they are read. A function's
-        results can be read without.
+        Parameters
+        ----------
+        asked : which arguments the derivative is by. What only a number that is the same for all
+            users needs is not read.
+        carried : of a loop's body, how many results are carried on. They are in memory, as what
+            the next step begins with, and among what is returned again if they are read. A
+            function's results can be read without.
         """
         return self.derived(
-            ("keeping", nbytes, carried), lambda: self._make_keeping(nbytes, carried)
+            ("keeping", nbytes, asked, carried), lambda: self._make_keeping(nbytes, asked, carried)
         )
 
-    def _make_keeping(self, nbytes: int, carried: int | None) -> "tuple[CallTarget, int]":
+    def _make_keeping(
+        self, nbytes: int, asked: tuple[bool, ...], carried: int | None
+    ) -> "tuple[CallTarget, int]":
         try:
             vjp = self.vjp(tuple(is_inexact(x.dtype) for x in self.outputs))
         except GradientError:
             return self, 0  # which who differentiates is told
         available = {*self.arguments, *(self.outputs if carried is None else ())}
+        pulled = zip(vjp.numbers, vjp.target.outputs, strict=True)
         kept = values_worth_keeping(
             self.outputs,
-            vjp.target.outputs,
+            [x for number, x in pulled if asked[number]],
             available,
             _MOST_KEPT * nbytes,
             self.outputs[:carried] if carried is not None else (),
@@ -368,7 +377,7 @@ def call(
             target, kept = target.saving(policy)
         elif keeps:
             nbytes = sum(x.type.nbytes for x in (*target.arguments, *target.outputs))
-            target, kept = target.keeping(nbytes)
+            target, kept = target.keeping(nbytes, tuple([x.requires_grad for x in inputs]))
     results = _called(target, inputs, kept)[1]
     return results[: len(results) - kept]
 

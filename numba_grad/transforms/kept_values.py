@@ -24,6 +24,8 @@ _STORED_SMALL = 6.0
 _SMALL = 1 << 17
 # What an operation costs at most that is done again rather than read from another place.
 _CHEAP = 4.0
+# Elements from which on an array is not in registers from step to step.
+_LARGE = 17
 # What is computed to memory in any case, as no loop of ours, so that it costs more than to load it.
 _COSTLY_FAMILIES = ("contraction", "library", "scan", "sort")
 # Whose derivative looks where their input equals them: if that is computed again, they are, too, as
@@ -122,7 +124,9 @@ class _Choice:
             cone = _cone(node, there)
             nbytes = node.type.nbytes
             cost = sum(map(_cost, cone))
-            if node in self.stored and cost > _CHEAP * node.type.size:
+            if node in self.stored and (
+                cost > _CHEAP * node.type.size or self.spares_an_array(node, there)
+            ):
                 found[node] = None
                 there.add(node)
                 continue
@@ -144,6 +148,17 @@ class _Choice:
         _replace_by_functions(kept, self.own, readers)
         found |= kept
         return [x for x in order if x in found]
+
+    def spares_an_array(self, node: Node, there: Collection[Node]) -> bool:
+        """Whether a value that is in memory is read in place of another array."""
+        if node.type.size < _LARGE:
+            return False
+
+        def arrays_read(available: Collection[Node]) -> int:
+            order = toposort(self.of_derivative, stop=lambda x: x in available)
+            return sum(x in available and x.type.size >= _LARGE for x in order)
+
+        return arrays_read({*there, node}) <= arrays_read(there)
 
 
 def _replace_by_sums(

@@ -98,7 +98,8 @@ def loop(
         room = sum(x.type.nbytes for x in carried)
         if slots is None:  # else there is a budget
             room = max(room, min(_SMALL_STEP, _SMALL_HISTORY // max(length, 1)))
-        own, kept = body.keeping(room, len(carried))
+        asked = carried_along(body, [x.requires_grad for x in inputs], len(carried))
+        own, kept = body.keeping(room, asked, len(carried))
     params = LoopParams(
         own,
         len(carried),

@@ -24,8 +24,9 @@ def target_of(f, *shapes):
         grad_mode.enabled = enabled
 
 
-def kept_of(f, *shapes, carried=None, nbytes=1 << 20):
-    target, kept = target_of(f, *shapes).keeping(nbytes, carried)
+def kept_of(f, *shapes, carried=None, nbytes=1 << 20, constant=()):
+    asked = tuple([k not in constant for k in range(len(shapes))])
+    target, kept = target_of(f, *shapes).keeping(nbytes, asked, carried)
     return [node.op.name for node in target.outputs[len(target.outputs) - kept :]]
 
 
@@ -178,3 +179,35 @@ def test_what_a_loop_carries_on_is_read_and_takes_no_room():
 
     assert kept_of(body, (400, 200), carried=1, nbytes=0) == ["tanh"]
     assert kept_of(body, (400, 200), carried=0, nbytes=0) == []
+
+
+def test_what_is_carried_on_is_read_in_place_of_arrays_that_it_is_made_of():
+    def body(position, velocity, energy, stiffness):
+        velocity = add(velocity, mul(stiffness, position))
+        position = add(position, velocity)
+        energy = add(energy, mul(position, position))
+        return position, velocity, energy
+
+    def kept(outputs):
+        arguments = [argument(array_type(SQUARE, FLOAT), requires_grad=True) for _ in range(4)]
+        enabled, grad_mode.enabled = grad_mode.enabled, True
+        try:
+            target = CallTarget("f", arguments, outputs(*arguments))
+        finally:
+            grad_mode.enabled = enabled
+        own, count = target.keeping(0, (True,) * 4, len(target.outputs))
+        return own.outputs[len(own.outputs) - count :], own.outputs
+
+    # The derivative by the energy reads the position, of which the step makes a velocity first.
+    found, outputs = kept(body)
+    assert found == outputs[:1]
+    # What is made of arrays that are read anyway is computed again.
+    assert kept(lambda x, v, e, k: [mul(add(x, k), add(x, k)), v, e])[0] == ()
+
+
+def test_what_a_constant_s_derivative_alone_would_read_is_not_kept():
+    def body(x, y):
+        return mul(y, sin(x))
+
+    assert kept_of(body, SQUARE, SQUARE, carried=0) == ["sin"]
+    assert kept_of(body, SQUARE, SQUARE, carried=0, constant=(1,)) == []
