@@ -136,7 +136,7 @@ class _Rows:
         starts = (row, *[0] * (len(array.shape) - 1))
         params = region_params(starts, (1,) * len(starts))
         after = record(_UPDATE, (array, chain.rows[row]), params)
-        self._made(after, chain.last.serial + 1)
+        self._made(after, chain.last.serial + 2)
         self._instead[chain.last] = after
         chain.array, chain.dirty = after, None
 
@@ -158,7 +158,7 @@ class _Rows:
                 whole = self._made(_slice(chain.base, origin, sizes), node.serial - 1)
             starts = (0, *node.params["starts"][1:])
             params = region_params(starts, node.params["steps"])
-            value = self._made(record(_UPDATE, (whole, value), params), node.serial)
+            value = self._made(record(_UPDATE, (whole, value), params), node.serial + 1)
         chain.rows[row], chain.dirty, chain.last = value, row, node
         self._chains[node] = chain
         return True
@@ -181,11 +181,12 @@ class _Rows:
         else:
             dropped = node.params.get("dropped", ())
             new = _slice(value, (0, *starts[1:]), sizes, node.params["steps"], dropped)
-        self._instead[node] = self._made(new, node.serial)
+        self._instead[node] = self._made(new, node.serial + 1)
         return True
 
     def _made(self, node: Node, serial: int) -> Node:
-        """`node`, recorded now, as if at that time: recording leaves three numbers in four."""
+        """`node`, recorded now, as if at that time: recording leaves three numbers in four. Not the
+        number of what it stands for, which others may read still: what has no gradient."""
         node.serial = serial
         if node.requires_grad:
             self.kept.append(node)

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.compiler.fusion.assemblies import with_assemblies
+from numba_grad.compiler.partition.flat_graph import flatten
 from numba_grad.config import configure
 
 STEPS = 20
@@ -171,3 +173,15 @@ def test_the_adjoint_of_one_column_is_not_stored():
 
     lowered = ng.jit(ng.grad(loss)).lower(np.linspace(0.0, 1.0, 1000))
     assert lowered.peak_memory <= 1.2 * 100 * 1000 * 8
+
+
+def test_segments_end_after_all_copies_of_pieces():
+    """Columns that are arguments are copied to their places: readers come in a later segment."""
+    x, columns = ng.tensor(X[:, None]), ng.zeros((3, STEPS))
+    for k in range(STEPS):
+        columns[:, k : k + 1] = x
+    y = np.sum(np.sin(columns))
+    graph = with_assemblies(flatten([y._node], [x._node]))
+    (assembly,) = graph.assemblies
+    pieces = graph.reads(assembly)
+    assert len(pieces) == STEPS and max(pieces) < assembly

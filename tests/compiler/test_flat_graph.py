@@ -36,6 +36,18 @@ def test_long_graphs_are_flattened_as_short_ones(monkeypatch, has_inputs):
     assert [nodes[k] for k in own_inputs] == [early._node, late._node]
 
 
+def test_nodes_of_one_number_are_told_apart(monkeypatch):
+    """Copies have those of their originals."""
+    x = ng.tensor(np.ones(3))
+    y, z = x + 1.0, x * 2.0
+    z._node.serial = y._node.serial
+    outputs = [(y * z)._node, (y - z)._node]
+    monkeypatch.setattr(flat_graph, "_MANY", 1)
+    graph = flatten(outputs, [x._node])
+    for k in graph.outputs:
+        assert [graph.nodes[j] for j in graph.reads(k)] == [y._node, z._node]
+
+
 def test_hashes_are_those_of_what_nodes_do():
     """Cuts depend on them: so not on who came first with equal params, or where something is."""
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.compiler.partition import flat_graph
 from numba_grad.errors import GradientError
 
 P = np.array([0.7, 0.3, 0.5])
@@ -39,6 +40,16 @@ def added_to(p, steps=6):
     return np.sum(u[-1] ** 2)
 
 
+def read_without_gradient(p, steps=6):
+    """What is compared reads the array as it was recorded."""
+    u = ng.zeros((steps, 2))
+    u[0] = p[:2]
+    for k in range(1, steps):
+        for j in range(2):
+            u[k, j] = np.sum(np.where(u[k - 1] > 0.4, np.sin(u[k - 1]), 0.1)) * p[j]
+    return np.sum(u[-1]) * p[2]
+
+
 def two_rows_back(p, steps=6):
     u = ng.zeros((steps + 2, 5))
     for k in range(steps):
@@ -69,7 +80,14 @@ def nothing_assigned(p):
 @pytest.mark.thorough(but="by_elements|nothing_assigned|two_rows_back")
 @pytest.mark.parametrize(
     "f",
-    [by_elements, added_to, two_rows_back, rows_again, nothing_assigned],
+    [
+        by_elements,
+        added_to,
+        read_without_gradient,
+        two_rows_back,
+        rows_again,
+        nothing_assigned,
+    ],
     ids=lambda f: f.__name__,
 )
 def test_gradients_are_those_of_the_array(f, in_short_graphs):
@@ -94,6 +112,20 @@ def test_kernels_do_not_depend_on_the_number_of_steps(f):
         return [kernel.source for kernel in lowered.kernels]
 
     assert len(kernels(60)) == len(kernels(120)) <= 16
+
+
+def test_rows_have_numbers_of_their_own(monkeypatch):
+    """What has no gradient reads the others still, and long graphs find nodes by their number."""
+    seen = []
+
+    def kept(nodes, wanted):
+        seen.append([node.serial for node in nodes])
+        return positions(nodes, wanted)
+
+    positions = flat_graph._positions
+    monkeypatch.setattr(flat_graph, "_positions", kept)
+    ng.value_and_grad(read_without_gradient)(P)[0].item()
+    assert seen and all(len(set(x)) == len(x) for x in seen)
 
 
 def test_a_version_that_is_kept_has_its_own_gradient():

@@ -147,8 +147,11 @@ class _Rewriting:
         graph, table = self.graph, self.graph.table
         n, new = len(graph.nodes), len(self.before)
         before = np.array(self.before, np.int64)
-        # New nodes in the order of what they precede, and among each other as they were put in.
-        order = np.argsort(before, kind="stable")
+        # New nodes in the order of what they precede, and among each other as they were put in, but
+        # for assemblies: segments end there, so all copies of pieces must have been made.
+        is_assembly = np.zeros(new, bool)
+        is_assembly[[-1 - k for k in self.assemblies if k < 0]] = True
+        order = np.lexsort((is_assembly, before))
         number = np.empty(new, np.int64)
         number[order] = np.arange(new)
         moved = np.arange(n) + np.searchsorted(before[order], np.arange(n), side="right")

@@ -250,7 +250,16 @@ def _positions(nodes: Sequence[Node], wanted: Sequence[Node]) -> np.ndarray:
     serials = np.fromiter(map(by_serial, nodes), np.int64, len(nodes))
     order = np.argsort(serials, kind="stable").astype(np.int32)
     of_wanted = np.fromiter(map(by_serial, wanted), np.int64, len(wanted))
-    return order[np.searchsorted(serials[order], of_wanted)]
+    ordered = serials[order]
+    found = order[np.searchsorted(ordered, of_wanted)]
+    shared = ordered[1:][ordered[1:] == ordered[:-1]]
+    if len(shared):
+        # A copy has the number of its original, and so has what a transform has put in the place of
+        # a node that others still read.
+        position = {nodes[k]: k for k in np.flatnonzero(np.isin(serials, shared)).tolist()}
+        for k in np.flatnonzero(np.isin(of_wanted, shared)).tolist():
+            found[k] = position[wanted[k]]
+    return found
 
 
 def with_stored_operands(graph: FlatGraph) -> FlatGraph:
