@@ -73,7 +73,8 @@ def _runs(index: np.ndarray, size: int) -> list[tuple[int, int]] | None:
     if len(inner) and inner[-1] - inner[0] != len(inner) - 1:
         return None  # most others are told by two of them
     ends = [*(np.flatnonzero(np.diff(index) != 1) + 1).tolist(), count]
-    if len(ends) > MOST_RUNS:
+    # Several, with fewer indices than elements, leave some out, as when each is left out once: data.
+    if len(ends) > MOST_RUNS or (len(ends) > 1 and count < size):
         return None
     starts = [0, *ends[:-1]]
     longest = max(end - start for start, end in zip(starts, ends, strict=True))
