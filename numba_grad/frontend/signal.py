@@ -91,11 +91,13 @@ def convolve(
     is_exact = operands[0].dtype.kind not in "fc"
     least = min(math.prod(x.sizes), math.prod(y.sizes))
     by_transforms = method == "fft" or (method == "auto" and least > _MOST_TERMS and not is_exact)
-    full = _by_transforms(x, y) if by_transforms else _by_sums(x, y)
     places = [_PLACES[mode](n, m) for n, m in sizes]
-    result = full[(..., *[slice(first, first + size) for first, size in places])]
-    if by_transforms and is_exact:
-        result = rint(result)
+    if by_transforms:
+        full = _by_transforms(x, y)
+        result = full[(..., *[slice(first, first + size) for first, size in places])]
+        result = rint(result) if is_exact else result
+    else:
+        result = _by_sums(x, y, places)
     return result.astype(operands[0].dtype)
 
 
@@ -136,14 +138,19 @@ def _in_order(node: Node, along: Sequence[int], over: Sequence[int]) -> _Operand
     )
 
 
-def _by_sums(x: _Operand, y: _Operand) -> "Tensor":
-    """All results: the smaller operand is gone through, the other one shifted."""
+def _by_sums(x: _Operand, y: _Operand, places: Sequence[tuple[int, int]]) -> "Tensor":
+    """The results from a first one on, so many along each axis: the smaller operand is gone
+    through, the other one shifted."""
     if math.prod(y.sizes) > math.prod(x.sizes):
-        result = _by_sums(y, x)
+        result = _by_sums(y, x, places)
         n_y, n_x = len(y.free), len(x.free)
         return moveaxis(result, range(n_y), range(n_x, n_x + n_y))
-    around = [(0, 0)] * (len(x.free) + len(x.summed)) + [(m - 1, m - 1) for m in y.sizes]
-    padded = pad(x.tensor, around) if around else x.tensor
+    # What these results are made of, from the element `first - (m - 1)` on, and no more.
+    ends = [(first - m + 1, first + size) for (first, size), m in zip(places, y.sizes, strict=True)]
+    around = [(0, 0)] * (len(x.free) + len(x.summed)) + [
+        (max(-low, 0), max(high - n, 0)) for (low, high), n in zip(ends, x.sizes, strict=True)
+    ]
+    padded = pad(x.tensor, around) if any(map(any, around)) else x.tensor
     summed = range(len(x.free), len(x.free) + len(x.summed))
     of_y = range(len(y.free), len(y.free) + len(y.summed))
     terms = []
@@ -152,8 +159,10 @@ def _by_sums(x: _Operand, y: _Operand) -> "Tensor":
             (
                 ...,
                 *[
-                    slice(m - 1 - k, m - 1 - k + n + m - 1)
-                    for k, n, m in zip(position, x.sizes, y.sizes, strict=True)
+                    slice(start := max(low, 0) + m - 1 - k, start + size)
+                    for k, m, (low, _), (_, size) in zip(
+                        position, y.sizes, ends, places, strict=True
+                    )
                 ],
             )
         ]

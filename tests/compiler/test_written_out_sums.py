@@ -124,3 +124,35 @@ def test_the_longest_part_of_a_loop_tests_nothing():
     for k, weight in enumerate((1, -2, 1)):
         expected[k : k + 98] += weight * X[2:]
     np.testing.assert_allclose(ng.jit(gradient)(X, X[2:]), expected, atol=1e-14)
+
+
+U = random.normal(size=(40, 50))
+STENCIL = random.normal(size=(3, 3))
+
+
+def by_slices(u, w):
+    places = np.ndindex(3, 3)
+    return sum(w[i, j] * u[i : i + 38, j : j + 48] for i, j in places)
+
+
+SQUARES = {
+    "sum": lambda u, w: (np.lib.stride_tricks.sliding_window_view(u, (3, 3)) * w).sum((-1, -2)),
+    "einsum": lambda u, w: np.einsum(
+        "ijkl,kl->ij", np.lib.stride_tricks.sliding_window_view(u, (3, 3)), w
+    ),
+    "convolve": lambda u, w: ng.signal.convolve(u, w[::-1, ::-1], "valid"),
+}
+
+
+@pytest.mark.parametrize("name", SQUARES)
+def test_stencils_of_two_axes(name):
+    way, plain = (
+        ng.jit(ng.value_and_grad(lambda u, w, f=f: np.sum(np.sin(f(u, w))), argnums=(0, 1)))(
+            U, STENCIL
+        )
+        for f in (SQUARES[name], by_slices)
+    )
+    np.testing.assert_allclose(way[0], plain[0], rtol=1e-12)
+    for own, other in zip(way[1], plain[1], strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-11, atol=1e-12)
+    assert len(ng.jit(SQUARES[name]).lower(U, STENCIL).kernels) == 1

@@ -15,6 +15,8 @@ from numba_grad.graph.node import Node
 SMALL = 8
 # Additions that each segment rather does again than read from memory.
 CHEAP = 8
+# What is read with a much larger array, and does not count.
+MOST_WEIGHTS = 16
 # Movements of movements that each segment does again. Of a delay line, which moves by one element
 # in each step of a loop, each segment would do all of them, from the start of the loop on.
 MOST_MOVEMENTS = 64
@@ -94,8 +96,12 @@ class Sources:
         joins = is_free & (self.degrees > 1)
         candidates = np.flatnonzero((is_candidate | joins) & (sizes > SMALL))
         reads, reader = self.reads_of(candidates)
-        # Single numbers are cheap to keep.
-        matters = (sizes[root] > 1)[reads]
+        # Single numbers are cheap to keep, and so are the weights of a stencil.
+        read_sizes = sizes[root][reads]
+        is_small = (read_sizes <= MOST_WEIGHTS) & (
+            MOST_WEIGHTS * read_sizes <= sizes[candidates][reader]
+        )
+        matters = (read_sizes > 1) & ~is_small
         arrays: list[list[int]] = [[] for _ in candidates]
         for x, number in zip(root[reads[matters]].tolist(), reader[matters].tolist(), strict=True):
             arrays[number].append(x)

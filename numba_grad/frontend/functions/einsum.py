@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["einsum", "einsum_path"]
 
+FEW = 16  # elements that are written out
 Term = tuple[Node, str]  # a factor, and a label for each of its axes
 Path = tuple[tuple[int, ...], ...]  # which of the factors to combine, step by step
 
@@ -279,6 +280,11 @@ def _contracted(first: Term, second: Term, needed: set[str]) -> Term:
     if not x_free and not y_free:
         flat = (*stack, extent(summed))
         return sum_of_products(reshape(x, flat), reshape(y, flat), len(stack)), labels
+    if len(summed) > 1 and not y_free and extent(summed) <= FEW and x.dtype.kind in "fc":
+        # A stencil on windows of several axes, which as one axis would be too long to be unrolled.
+        weights = reshape(y, (*stack, *[1 for _ in x_free], *[sizes[c] for c in summed]))
+        axes = tuple(range(len(x.shape) - len(summed), len(x.shape)))
+        return OPS["sum"](OPS["multiply"](x, weights), axes=axes), labels
     left = reshape(x, (*stack, extent(x_free), extent(summed)))
     right = reshape(y, (*stack, extent(summed), extent(y_free)))
     return reshape(OPS["matmul"](left, right), shape), labels

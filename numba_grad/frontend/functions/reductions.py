@@ -4,6 +4,7 @@ Here all, any, max, min and sum are NumPy's, not Python's.
 """
 
 import builtins
+import math
 import warnings
 from typing import TYPE_CHECKING
 
@@ -331,6 +332,10 @@ def mean_dtypes(dtype: np.dtype, wanted: np.dtype | None) -> tuple[np.dtype, np.
 def _divided(total: Node, n: float | Node) -> Node:
     if isinstance(n, Node):
         return OPS["divide"](total, cast(n, total.dtype))
+    if n and math.frexp(n)[0] == 0.5:
+        # The same to the bit for a power of two, at a quarter of the cost where it is computed at
+        # each place that a stencil is read at.
+        return OPS["multiply"](total, scalar_leaf(1 / n, total.dtype))
     return OPS["divide"](total, scalar_leaf(n, total.dtype))
 
 
