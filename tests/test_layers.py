@@ -44,6 +44,7 @@ SELDOM = {
     "numba_grad.transforms.carried_parts",
     "numba_grad.transforms.rerolling",
     "numba_grad.transforms.rows_as_values",
+    "numba_grad.transforms.rows_by_index",
     "numba_grad.transforms.repeated_steps",
     *(f"numba_grad.frontend.{name}" for name in NAMESPACES),
 }

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import ShapeError, TracingError, explain
+from numba_grad.fresh_thread import imported
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, is_weak, wrap
 from numba_grad.frontend.functions.joining import concatenate
@@ -34,10 +35,12 @@ from numba_grad.frontend.loops_and_branches.memory_budgets import (
 from numba_grad.frontend.loops_and_branches.progress_bars import Progress, name_of_body
 from numba_grad.frontend.namespaces import namespace
 from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.tracing import values_asked_for
 from numba_grad.frontend.vmap import vmap
 from numba_grad.graph.node import OPS, Node
-from numba_grad.graph.walk import is_traced
+from numba_grad.graph.walk import is_traced, toposort
 from numba_grad.ops.families import cast
+from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loops import loop
 from numba_grad.transforms.while_loops import while_loop as while_loop_of_nodes
 
@@ -155,22 +158,44 @@ def _scan(
     _check_carried(operation, names, carried, outputs[: len(carried)])
     if not outputs:
         return init, trees.unflatten(_second(body.structure), [])
-    slots, directory = states_within(operation, memory, carried, count)
     captured = on_device_of_body(operation, body.captured, device)
-    finals, stacks = loop(
-        body.target,
-        carried,
-        rows,
-        captured,
-        count,
-        reverse=reverse,
-        slots=slots,
-        directory=directory,
+    finals, stacks = _loop(
+        operation, body.target, carried, rows, captured, count, reverse=reverse, memory=memory
     )
     return (
         trees.unflatten(structure, builtins.map(wrap, finals)),
         trees.unflatten(_second(body.structure), builtins.map(wrap, stacks)),
     )
+
+
+def _loop(
+    operation: str,
+    body: CallTarget,
+    carried: Sequence[Node],
+    sequences: Sequence[Node],
+    constants: Sequence[Node],
+    length: int,
+    *,
+    reverse: bool,
+    memory: Memory,
+) -> tuple[list[Node], list[Node]]:
+    """What is carried out of the loop, and the stacked results."""
+    by_index = None
+    if not reverse and body.derived("has indices", lambda: _has_indices(body.outputs)):
+        # Imported when it is needed: most loops index nothing.
+        module = imported("numba_grad.transforms.rows_by_index")
+        by_index = module.rows_by_index(body, carried, sequences, constants, length)
+    if by_index is not None:
+        values_asked_for(*by_index.decided)
+        body, carried, sequences = by_index.plan.body, by_index.carried, by_index.sequences
+    slots, directory = states_within(operation, memory, carried, length)
+    inputs = carried, sequences, constants
+    found = loop(body, *inputs, length, reverse=reverse, slots=slots, directory=directory)
+    return found if by_index is None else by_index.results(*found)
+
+
+def _has_indices(outputs: Sequence[Node]) -> bool:
+    return any(x.op.family == "indexing" for x in toposort(outputs))
 
 
 def _scan_with_token(
