@@ -917,10 +917,40 @@ def test_a_variable_of_one_branch_only():
             y = x
         return y
 
-    text = message(f, 1.0)
+    text = message(f, 1)
     assert re.search(place_of(f, 1, "if"), text)
     assert "if x > 0:" in text and "`y` without it : has no value" in text
-    assert "a Python float" in text and "a value for `y` before line" in text
+    assert "a Python int" in text and "a value for `y` before line" in text
+
+
+def test_a_float_that_was_not_assigned_is_nan():
+    def halved(x):
+        while x > 1.0:
+            y = x * 2.0
+            x = y / 4.0
+        return x + y
+
+    def in_a_branch_of_a_loop(x):
+        for _ in range(10):
+            if x > 3.0:
+                z = x * 2.0
+                x = x - z * 0.1
+        return z
+
+    def under_the_same_condition(x):
+        if x > 3.0:
+            z = x * 2.0
+        x = x + 1.0
+        if x > 4.0:
+            x = x * z
+        return x
+
+    for f in (halved, in_a_branch_of_a_loop, under_the_same_condition):
+        assert_as_in_python(f, (10.0,), (5.0,))
+    g = ng.jit(ng.value_and_grad(under_the_same_condition), control_flow=True)
+    assert g(10.0) == (220.0, 42.0) and g(2.0) == (3.0, 1.0)
+    for f in (halved, in_a_branch_of_a_loop):
+        assert np.isnan(ng.jit(f, control_flow=True)(0.5))
 
 
 def test_temporaries_of_a_branch_or_a_loop_need_no_value_before():

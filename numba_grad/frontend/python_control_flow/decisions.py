@@ -23,12 +23,14 @@ from numba_grad.frontend.python_control_flow.flattened_values import (
     MISSING,
     FlattenedValue,
     Kind,
+    has_nan,
     is_same_number,
     joined,
     leaf_of,
     node_as,
     rebuilt,
     taken_apart,
+    unassigned,
     zero_of,
 )
 from numba_grad.frontend.python_control_flow.sites import Site
@@ -458,7 +460,11 @@ class _Choice:
         wanted = self._kinds
         if wanted is None:
             wanted = {name: value.kinds for name, value in values.items()}
-        return [x for name, kinds in wanted.items() for x in _leaves_as(values[name], kinds)]
+        return [
+            x
+            for name, kinds in wanted.items()
+            for x in _leaves_as(_found_or_absent(self._site, name, values[name], kinds), kinds)
+        ]
 
     def _common(self) -> dict[str, list[Kind]]:
         first, second = self._sides
@@ -476,8 +482,20 @@ def _are_same(first: dict[str, list[Kind]], second: dict[str, list[Kind]]) -> bo
     )
 
 
-def _leaves_as(value: FlattenedValue, kinds: Sequence[Kind]) -> list[Tensor]:
-    leaves = value.leaves if value is not MISSING else [zero_of(kind) for kind in kinds]
+def _found_or_absent(
+    site: Site, name: str, value: FlattenedValue, kinds: Sequence[Kind]
+) -> Sequence[Any]:
+    """The leaves of a variable; where it has no value, what stands for that."""
+    return _absent(site, name, kinds) if value is MISSING else value.leaves
+
+
+def _absent(site: Site, name: str, kinds: Sequence[Kind]) -> list[Any]:
+    """What is in a variable without a value: nan, which shows if the program reads it."""
+    is_read = name not in site.filled
+    return [unassigned(kind) if is_read and has_nan(kind) else zero_of(kind) for kind in kinds]
+
+
+def _leaves_as(leaves: Sequence[Any], kinds: Sequence[Kind]) -> list[Tensor]:
     given = zip(leaves, kinds, strict=True)
     return [leaf_of(node_as(x, kind), kind) for x, kind in given if kind.type is not None]
 
@@ -489,8 +507,10 @@ def _common(
     if first is MISSING or second is MISSING:
         if first is second:
             return None
-        if name in site.filled or site.returns[0 if first is MISSING else 1]:
-            return (second if first is MISSING else first).kinds
+        kinds = (second if first is MISSING else first).kinds
+        is_unread = name in site.filled or site.returns[0 if first is MISSING else 1]
+        if is_unread or (kinds and all(map(has_nan, kinds))):
+            return kinds
         raise _missing(site, name, first, second, titles)
     if first.structure != second.structure:
         raise _different(site, name, first, second, titles)
@@ -526,7 +546,7 @@ def _missing(
         site.explain(
             f"the condition is known at run time only, and so whether {_title(name)} has a value",
             got=shown,
-            expected="a value in either case, as it may be read afterwards",
+            expected="a value in either case, as it may be read afterwards; of floats, nan is one",
             fix=f"a value for {_title(name)} before line {site.line}",
         )
     )
@@ -679,7 +699,7 @@ class _TracedLoop:
         found = [] if self.counter is None else [handle_like(None, self.counter._node)]
         for name in self.variables.names:
             if name in self.kinds:
-                leaves = _leaves_as(self.values[name], self.kinds[name])
+                leaves = _leaves_as(self.values[name].leaves, self.kinds[name])
                 found += [handle_like(None, x._node) for x in leaves]
         return found
 
@@ -717,7 +737,7 @@ class _TracedLoop:
         after: list[Tensor] = [] if k is None else [k + 1]
         for name in self.variables.names:
             if name in self.kinds:
-                after += _leaves_as(self.variables.value(name), self.kinds[name])
+                after += _leaves_as(self.variables.value(name).leaves, self.kinds[name])
         return after
 
     def is_settled(self, name: str, given: dict[str, Any]) -> bool:
@@ -747,10 +767,10 @@ def _fill(
     kinds: dict[str, list[Kind]],
 ) -> None:
     """A variable that a step assigns, and that has no value before the loop."""
-    if name not in site.filled:
+    if name not in site.filled and not (now.kinds and all(map(has_nan, now.kinds))):
         raise _missing(site, name, MISSING, now, _BEFORE_AND_AFTER)
     kinds[name] = now.kinds
-    values[name] = FlattenedValue([zero_of(kind) for kind in kinds[name]], now.structure)
+    values[name] = FlattenedValue(_absent(site, name, now.kinds), now.structure)
 
 
 def _after_step(

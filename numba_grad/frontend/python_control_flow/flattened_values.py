@@ -116,6 +116,17 @@ def zero_of(kind: Kind) -> Any:
     return zero.item() if kind.is_number else zero
 
 
+def unassigned(kind: Kind) -> Any:
+    """What is in a variable where nothing was assigned to it, if `has_nan(kind)`."""
+    assert kind.type is not None
+    nan = np.full(kind.type.shape, np.nan, kind.type.dtype)
+    return nan.item() if kind.is_number else nan
+
+
+def has_nan(kind: Kind) -> bool:
+    return kind.type is not None and kind.type.dtype.kind in "fc"
+
+
 def leaf_of(node: Node, kind: Kind) -> Tensor:
     """A handle on a node that stands for a leaf of this kind."""
     return handle_like(0 if kind.is_number else None, node)

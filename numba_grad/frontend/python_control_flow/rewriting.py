@@ -130,6 +130,8 @@ def _rewritten_code(key: _ByFile) -> tuple[types.CodeType, Decisions]:
         if isinstance(argument, ast.arg):
             argument.annotation = None
     _Function(context, tree).rewrite()
+    # Free in all that is rewritten, also in what has no loop: calling_lines.py knows it by this.
+    tree.body.append(ast.copy_location(ast.Expr(ast.Name(PREFIX, ast.Load())), tree.body[-1]))
     inner: ast.stmt = tree
     if source.class_name is not None:  # for its private names, and for __class__
         inner = ast.ClassDef(source.class_name, [], [], [tree], [])
