@@ -4,6 +4,7 @@ A gather is opaque to the compiler, and its adjoint adds element by element. Of 
 concatenations it makes stencils, as of `np.roll`, with adjoints that are stencils, too.
 """
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ FARTHEST = 8
 MOST_NEIGHBOURS = 8
 MOST_RUNS = 4  # more parts of a concatenation are stored
 FEWEST = 8  # indices: below, a gather costs nothing
+MOST_REMEMBERED = 1 << 12
 
 
 def neighbours_on_axes(
@@ -55,7 +57,7 @@ def _neighbours(x: Node, axis: int, index: np.ndarray) -> Node | None:
     # Windows have the neighbours of an element last; lists of index arrays have them first.
     among = int(index.shape[0] > index.shape[1])
     parts = []
-    for line in np.moveaxis(index, among, 0):
+    for line in index.T if among else index:
         part = _neighbours(x, axis, line)
         if part is None:
             return None
@@ -72,6 +74,19 @@ def _runs(index: np.ndarray, size: int) -> list[tuple[int, int]] | None:
     inner = index[FARTHEST : count - FARTHEST]
     if len(inner) and inner[-1] - inner[0] != len(inner) - 1:
         return None  # most others are told by two of them
+    if count > MOST_REMEMBERED:
+        return _found_runs(index)
+    return _runs_of_bytes(index.astype(np.int64, copy=False).tobytes())
+
+
+@functools.lru_cache(maxsize=1 << 8)
+def _runs_of_bytes(index: bytes) -> list[tuple[int, int]] | None:
+    # Finding them takes 25 us, and loops ask for the same ones again.
+    return _found_runs(np.frombuffer(index, np.int64))
+
+
+def _found_runs(index: np.ndarray) -> list[tuple[int, int]] | None:
+    count = len(index)
     ends = [*(np.flatnonzero(np.diff(index) != 1) + 1).tolist(), count]
     # Several, with fewer indices than elements, leave some out, as when each is left out once: data.
     if len(ends) > MOST_RUNS or (len(ends) > 1 and count < size):
