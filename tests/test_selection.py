@@ -10,6 +10,7 @@ ROOT = Path(__file__).parent.parent
 
 FILE = "tests/test_kinds.py"
 TESTS = """
+import hypothesis
 import pytest
 
 @pytest.mark.thorough(but="float32$")
@@ -22,21 +23,33 @@ def test_kinds(kind):
 def test_numbers(number):
     pass
 
+@pytest.mark.thorough(but="[1-9]", every=2)
+@pytest.mark.parametrize("number", range(4))
+def test_some(number):
+    pass
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", range(40))
 def test_many(case):
     pass
+
+@hypothesis.given(hypothesis.strategies.integers())
+def test_generated(number):
+    pass
 """
 KINDS = [f"test_kinds[{kind}]" for kind in ("complex64", "float32", "float64")]
 NUMBERS = [f"test_numbers[{number}]" for number in range(6)]
+SOME = [f"test_some[{number}]" for number in range(4)]
 MANY = [f"test_many[{case}]" for case in range(40)]
-EVERYTHING = [*KINDS, *NUMBERS, *MANY]
-IN_EVERY_RUN = [KINDS[1], NUMBERS[0], NUMBERS[3]]
+GENERATED = ["test_generated"]
+EVERYTHING = [*KINDS, *NUMBERS, *SOME, *MANY, *GENERATED]
+IN_EVERY_RUN = [KINDS[1], NUMBERS[0], NUMBERS[3], SOME[1], SOME[3], *GENERATED]
+THOROUGH = [case for case in EVERYTHING if case not in IN_EVERY_RUN or case in GENERATED]
 COLLECTED = [
     (["tests"], IN_EVERY_RUN),
     (["tests", "--all"], EVERYTHING),
-    (["tests", "-m", "thorough"], [case for case in EVERYTHING if case not in IN_EVERY_RUN]),
-    (["tests", "--all", "--share", "2"], [*KINDS, *NUMBERS, *MANY[::2]]),
+    (["tests", "-m", "thorough"], THOROUGH),
+    (["tests", "--all", "--share", "2"], [*KINDS, *NUMBERS, *SOME, *MANY[::2], *GENERATED]),
     (["tests", "-k", "kinds and 64"], [KINDS[0], KINDS[2]]),
     ([FILE], EVERYTHING),
     ([f"{FILE}::{KINDS[0]}"], KINDS[:1]),
