@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import operator
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -35,17 +35,17 @@ from numba_grad.frontend.tensor import Tensor
 from numba_grad.frontend.tracing import current, is_tracing, values_asked_for
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf, recording
-from numba_grad.graph.walk import history_of, is_traced, leading_to
+from numba_grad.graph.walk import History, history_of, is_traced, leading_to
 from numba_grad.ops.control import custom
 from numba_grad.ops.families import cast, full, reshape, zeros_like
 from numba_grad.transforms.batch import batch, by_columns, by_rows
 from numba_grad.transforms.jvp import pushed_forward, tangents
-from numba_grad.transforms.python_loops import is_long, loop_in
+from numba_grad.transforms.python_loops import is_long, is_long_since, loop_in
 from numba_grad.transforms.repeated_views import without_repeated_views
 from numba_grad.transforms.vjp import Cotangent, cotangents
 
 Argnums = int | Sequence[int]
-_op = attrgetter("op")
+_op, _requires_grad = attrgetter("op"), attrgetter("requires_grad")
 
 
 class _Running(threading.local):
@@ -345,6 +345,13 @@ class Differentiation:
             return self.history[1]
         self.history = None
         ends = set(self._ends)
+        is_searched = False
+        if is_long_since(self.first_serial, roots) and self._rerolls:
+            # Before the history is walked, which is short then: one walk of what is long.
+            walk = self._pending(outputs, ends)
+            is_searched = self._is_own(walk, ends)
+            if is_searched and self._has_rerolled(walk, outputs, ends):
+                return self._own_history(outputs)
         history, met, _ = history_of(roots, ends, since=self.first_serial)
         self.meets_callers = not ends.issuperset(met)
         if not self.meets_callers:
@@ -353,27 +360,52 @@ class Differentiation:
                 from numba_grad.transforms.rows_as_values import with_rows_as_values
 
                 history = with_rows_as_values(history, roots)
-            if is_long(history, is_compiled=is_tracing()) and self._has_rerolled(outputs):
+            looks = not is_searched and self._rerolls
+            if (
+                looks
+                and is_long(history, is_compiled=is_tracing())
+                and self._has_rerolled(self._pending(outputs, ends), outputs, ends)
+            ):
                 return self._own_history(outputs)
             history = without_repeated_views(history, roots)
         self.history = (roots, history)
         return history
 
-    def _has_rerolled(self, outputs: Sequence[Node]) -> bool:
+    @property
+    def _rerolls(self) -> bool:
+        """Whether steps that the function has recorded one by one may become a loop."""
+        return self.last_token is None and not anomaly.is_enabled()
+
+    def _computed(self, outputs: Sequence[Node]) -> list[Node]:
+        """`outputs`, and what else the function returns: that is of the same steps, mostly, which
+        are not computed twice."""
+        others = [x for x in self.auxiliary if x.serial >= self.first_serial and x.value is None]
+        return list(dict.fromkeys([*outputs, *others]))
+
+    def _pending(self, outputs: Sequence[Node], ends: Collection[Node]) -> History:
+        """All that is computed for `outputs`."""
+        roots = self._computed(outputs)
+        return history_of(roots, ends, since=self.first_serial, with_pending=True)
+
+    @staticmethod
+    def _is_own(walk: History, ends: Container[Node]) -> bool:
+        """Whether steps among all this are such that `_own_history` would look for them: many that
+        have gradients, none of the caller's, and none that writes rows."""
+        return (
+            not any(x.requires_grad and x not in ends for x in walk.ends)
+            and OPS["update_slice"] not in map(_op, walk.nodes)
+            and is_long(list(filter(_requires_grad, walk.nodes)))
+        )
+
+    def _has_rerolled(self, walk: History, outputs: Sequence[Node], ends: Collection[Node]) -> bool:
         """Make a loop of steps that the function has recorded one by one, if there are such steps:
         no other call knows them."""
-        if self.last_token is not None or anomaly.is_enabled():
-            return False
-        ends = set(self._ends)
-        # What else the function returns is of the same steps, mostly: they are not computed twice.
-        others = [x for x in self.auxiliary if x.serial >= self.first_serial and x.value is None]
-        outputs = list(dict.fromkeys([*outputs, *others]))
-        walk = history_of(outputs, ends, since=self.first_serial, with_pending=True)
+        roots = self._computed(outputs)
         order = [x for x in walk.nodes if x.serial >= self.first_serial]
-        fixed, is_compiled = {*outputs, *ends}, is_tracing()
+        fixed, is_compiled = {*roots, *ends}, is_tracing()
         found = loop_in(order, fixed, known_body, current.trace, is_compiled=is_compiled)
         if found is not None:
-            found.rewire(order, outputs)
+            found.rewire(order, roots)
         return found is not None
 
     def _callers(self, history: Sequence[Node]) -> set[Node]:

@@ -127,10 +127,18 @@ def _by_numpys_arguments(theirs: Function, ours: Function) -> Function:
     if makes_arrays and not is_made_like and takes_numpys_arguments(theirs, ours):
         return ours
 
+    # Of a call by place alone, as many arguments as NumPy's and ours have in common; found when
+    # it is first called, as most functions never are.
+    most = -1
+
     def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal most
         if not makes_arrays and not _is_ours(args, kwargs):
             return theirs(*args, **kwargs)
+        if not kwargs and len(args) <= most:
+            return ours(*args)
         in_place, by_name = arguments_in_common(theirs, ours)
+        most = in_place
         if len(args) <= in_place and kwargs.keys() <= by_name and "out" not in kwargs:
             return ours(*args, **kwargs)
         if is_tensor(kwargs.get("like")):

@@ -35,7 +35,7 @@ from numba_grad.graph.node import (
     OPS,
     Inferred,
     Node,
-    SharedParams,
+    Op,
     inferred_of,
     leaf,
     new_node,
@@ -44,10 +44,10 @@ from numba_grad.graph.types import CPU, Type
 from numba_grad.ops.index_expressions import (
     assign_index,
     basic_expression,
+    basic_key,
     normalize_index,
     take,
 )
-from numba_grad.ops.movement import slice_
 
 __all__ = ["Tensor"]
 
@@ -150,19 +150,22 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
         are true is computed now.
         """
         x = self._node
-        kind = index.__class__
-        if kind is int:  # as in most loops: half of the time
-            type = x.type
-            rows = _rows.get(type)
-            row = None if rows is None else rows.get(index)
-            params, inferred, steps = row or _row(type, index)
-            result = recorded_tensor(slice_, (x,), x.requires_grad, params, inferred)
-            if steps:
-                views.note_view(self, result, steps)
-            return result
+        kind, type = index.__class__, x.type
+        key = index if kind is int else basic_key(index if kind is tuple else (index,))
+        if key is not None:  # as in most loops: a third of the time
+            parts = _parts.get(type)
+            part = None if parts is None else parts.get(key)
+            if part is None:
+                part = _part(type, key)
+            if part:
+                op, params, inferred, steps = part
+                result = recorded_tensor(op, (x,), x.requires_grad, params, inferred)
+                if steps:
+                    views.note_view(self, result, steps)
+                return result
         if kind is not slice:
             index = indexing.index_of_nodes(index)
-        expression = normalize_index(index, x.type.shape, indexing.mask_value)
+        expression = normalize_index(index, type.shape, indexing.mask_value)
         result = new_tensor(take(x, expression))
         if expression.advanced is None and (expression.shape or _has_ellipsis(index)):
             views.note_view(self, result, expression.basic.movements)
@@ -390,26 +393,32 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
         return result
 
 
-# What `x[number]` is, for an `x` of one type: its params, what is known of it, and the steps to the
-# view; none to a number.
-_Row = tuple[SharedParams, Inferred, Sequence[views.Step]]
+# What `x[index]` is, for an `x` of one type and an index without arrays: the operation, its params,
+# what is known of it, and the steps to the view; none to a number. Nothing where it is not one
+# operation.
+_Part = tuple[Op, dict[str, Any], Inferred, Sequence[views.Step]]
 
-_rows: dict[Type, dict[int, _Row]] = {}
-_MOST_TYPES, _MOST_ROWS = 1 << 10, 1 << 12
+_parts: dict[Type, dict[Any, _Part | tuple[()]]] = {}
+_MOST_TYPES, _MOST_PARTS = 1 << 10, 1 << 12
 
 
-def _row(type: Type, number: int) -> _Row:
-    """As `_rows` has it from now on."""
-    expression = basic_expression((number,), type.shape)
-    ((op, _, params),) = movements = expression.basic.movements
-    if len(_rows) >= _MOST_TYPES:
-        _rows.clear()
-    rows = _rows.setdefault(type, {})
-    if len(rows) >= _MOST_ROWS:
-        rows.clear()
-    steps = movements if expression.shape else ()
-    row = rows[number] = params, inferred_of(op, [type], params), steps
-    return row
+def _part(type: Type, key: Any) -> _Part | tuple[()]:
+    """As `_parts` has it from now on, by a number or the `basic_key` of an index."""
+    entries = key if key.__class__ is tuple else (key,)
+    expression = basic_expression(entries, type.shape)
+    movements = expression.basic.movements
+    part: _Part | tuple[()] = ()
+    if len(movements) == 1:
+        ((op, _, params),) = movements
+        is_view = bool(expression.shape) or Ellipsis in entries
+        part = op, params, inferred_of(op, [type], params), movements if is_view else ()
+    if len(_parts) >= _MOST_TYPES:
+        _parts.clear()
+    parts = _parts.setdefault(type, {})
+    if len(parts) >= _MOST_PARTS:
+        parts.clear()
+    parts[key] = part
+    return part
 
 
 _DETACHING = ((OPS["detach"], (), NO_PARAMS),)

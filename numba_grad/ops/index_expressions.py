@@ -90,13 +90,13 @@ def normalize_index(index: Any, shape: Shape, value_of: ValueOf | None = None) -
         If the value of a mask is needed and cannot be had.
     """
     entries = index if index.__class__ is tuple else (index,)
-    key = _basic_key(entries)
+    key = basic_key(entries)
     if key is not None:
         return basic_expression(key, shape)
     return _normalize([_entry(entry, value_of) for entry in entries], shape)
 
 
-def _basic_key(entries: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def basic_key(entries: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """A hashable form of an index without arrays and other objects; None if it is not one."""
     # Taking an index apart costs 3-6 us, this key and the cache 1 us.
     key = []
@@ -122,7 +122,7 @@ def _basic_key(entries: tuple[Any, ...]) -> tuple[Any, ...] | None:
 
 @functools.lru_cache(maxsize=1 << 14)
 def basic_expression(key: tuple[Any, ...], shape: Shape) -> IndexExpression:
-    """An index without arrays, see `_basic_key`."""
+    """An index without arrays, see `basic_key`."""
     entries = [slice(*entry) if entry.__class__ is tuple else entry for entry in key]
     return _normalize(entries, shape)
 

@@ -75,8 +75,11 @@ def _runs(index: np.ndarray, size: int) -> list[tuple[int, int]] | None:
     if len(inner) and inner[-1] - inner[0] != len(inner) - 1:
         return None  # most others are told by two of them
     if count > MOST_REMEMBERED:
-        return _found_runs(index)
-    return _runs_of_bytes(index.astype(np.int64, copy=False).tobytes())
+        runs = _found_runs(index)
+    else:
+        runs = _runs_of_bytes(index.astype(np.int64, copy=False).tobytes())
+    # Several that leave elements out are data, as where each element is left out once.
+    return None if runs is not None and len(runs) > 1 and count < size else runs
 
 
 @functools.lru_cache(maxsize=1 << 8)
@@ -88,8 +91,7 @@ def _runs_of_bytes(index: bytes) -> list[tuple[int, int]] | None:
 def _found_runs(index: np.ndarray) -> list[tuple[int, int]] | None:
     count = len(index)
     ends = [*(np.flatnonzero(np.diff(index) != 1) + 1).tolist(), count]
-    # Several, with fewer indices than elements, leave some out, as when each is left out once: data.
-    if len(ends) > MOST_RUNS or (len(ends) > 1 and count < size):
+    if len(ends) > MOST_RUNS:
         return None
     starts = [0, *ends[:-1]]
     longest = max(end - start for start, end in zip(starts, ends, strict=True))

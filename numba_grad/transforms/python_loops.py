@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from numba_grad.fresh_thread import imported
-from numba_grad.graph.node import Node
+from numba_grad.graph.node import SERIALS_A_NODE, Node
 
 if TYPE_CHECKING:
     from numba_grad.transforms.call import CallTarget
@@ -36,6 +36,12 @@ def is_long(nodes: Collection[Node], *, is_compiled: bool = False) -> bool:
     alike = Counter([(x.op, x.type, *map(_op_of, x.inputs)) for x in nodes])
     repeated = sum([count for count in alike.values() if count >= FEWEST_STEPS - 2])
     return repeated >= _fewest_nodes(len(nodes))
+
+
+def is_long_since(serial: int, nodes: Collection[Node]) -> bool:
+    """Whether so much was recorded since that to look for loops is worth while."""
+    last = max([x.serial for x in nodes], default=0)
+    return last - serial >= FEWEST_NODES * SERIALS_A_NODE
 
 
 def _fewest_nodes(count: int) -> int:

@@ -41,6 +41,7 @@ from numba_grad.transforms.steps_before import Carried, Comparison, StepBefore
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
 
+_SAMPLES = 1024  # of the nodes of a long graph, for a first look at them
 _LONGEST_DELAY = 8  # steps back that a step may read
 _MOST_LEFT = 6  # steps at either end that stay as they are
 _NEARLY = 1.03  # as many bytes
@@ -104,8 +105,9 @@ def reroll(
 ) -> Rerolled | None:
     """See `python_loops.loop_in`; of at least `fewest` nodes and so many steps, of which rows of at
     most so many elements are read later."""
-    some = [node for node in order[::16] if is_fit(node)]
-    if 32 * sum(are_free(some)) < fewest:
+    distance = max(16, len(order) // _SAMPLES)
+    some = [node for node in order[::distance] if is_fit(node)]
+    if 2 * distance * sum(are_free(some)) < fewest:
         return None  # larger arrays, as most long loops have: not worth a closer look
     recorded = RecordedGraph(order, fixed, read_at_calls, fewest, fewest_steps)
     steps = recorded.repetition()

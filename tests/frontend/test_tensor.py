@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.autograd import views
 from numba_grad.errors import DTypeError, GradientError, ShapeError, TracingError
 from numba_grad.frontend.arrays import wrap
 from numba_grad.graph.node import argument, leaf
@@ -85,6 +86,54 @@ def test_numbers_that_are_equal_stay_different_operands():
     assert [(whole + y).dtype for y in (1, 1.0, True)] == [np.int64, np.float64, np.int64]
     with pytest.raises(OverflowError):
         ng.tensor([1], dtype="int8") + 1000
+
+
+def test_functions_of_two_operands_remember_no_other_number():
+    x = ng.tensor([0.0, -0.0, 1.0])
+    for _ in range(2):
+        for y in (0.0, -0.0, 0, 2, 2.0, True, np.float64(-0.0), np.array([-0.0, 0.0, 3.0]), x):
+            wanted = y.numpy() if y is x else y
+            for f in (np.copysign, np.arctan2, np.hypot, np.greater, np.not_equal):
+                found = f(x, y).numpy()
+                assert found.tobytes() == f(x.numpy(), wanted).tobytes()
+                assert found.dtype == f(x.numpy(), wanted).dtype
+
+
+def test_powers_are_remembered_by_number_and_class():
+    x, whole = ng.tensor([2.0, -3.0], requires_grad=True), ng.tensor([2, -3])
+    for _ in range(2):
+        for exponent in (2, 2.0, 3, 3.0, -1, 1, 1.0, 0, 0.0, True):
+            found, wanted = (x**exponent).detach().numpy(), x.detach().numpy() ** exponent
+            np.testing.assert_array_equal(found, wanted)
+            if exponent.__class__ is not bool and exponent != -1:
+                assert (whole**exponent).dtype == (whole.numpy() ** exponent).dtype
+        with pytest.raises(ValueError, match="negative integer powers"):
+            whole**-1
+    np.sum(x**2 + x**3).backward()
+    assert x.grad.tolist() == [16.0, 21.0]
+
+
+def test_indices_without_arrays_are_remembered_by_class():
+    a = np.arange(24.0).reshape(2, 3, 4)
+    indices = [1, (1, 2, 3), slice(1, 2, 3), (slice(1, 2, 3),), ..., (1, ...), (1, 2, 3, ...), None]
+    indices += [(0, slice(None), slice(1, -1)), (slice(None, None, -1), None, 2), slice(None)]
+    for _ in range(2):
+        x = ng.tensor(a)
+        for index in indices:
+            np.testing.assert_array_equal(x[index], a[index])
+            assert views.is_view(x[index]) == isinstance(a[index], np.ndarray)
+        with pytest.raises(TypeError):
+            x[1.0:2]
+        with pytest.raises(IndexError):
+            x[1.0]
+        with pytest.raises(IndexError):
+            x[5]
+        np.testing.assert_array_equal(x[True], a[True])
+        part = x[0, 1:, 2]
+        part += 1
+        assert x[0, 1, 2].item() == a[0, 1, 2] + 1
+        x[1][0][:2] = 7.0
+        assert x[1, 0].tolist() == [7.0, 7.0, 14.0, 15.0]
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])

@@ -9,6 +9,9 @@ import pytest
 
 import numba_grad as ng
 import numba_grad.numpy as np
+from numba_grad.config import configure
+from numba_grad.frontend import differentiation
+from numba_grad.graph import walk
 from numba_grad.transforms import python_loops, rerolling
 
 Program = Callable[..., Any]
@@ -1194,3 +1197,27 @@ def test_an_array_with_a_hook_stays_as_it_was_recorded(loops: list[int]) -> None
             table.register_hook(lambda g: seen.append(g.numpy().copy()))
     np.sum(table * 2.0).backward()
     numpy.testing.assert_array_equal(seen[0][:41], numpy.full((41, 2), 2.0))
+
+
+@pytest.mark.parametrize("transform", [ng.grad, lambda f: ng.jit(ng.grad(f))])
+def test_a_function_walks_a_long_history_once(transform, monkeypatch):
+    def f(x):
+        y = x
+        for _ in range(400):
+            y = y + 0.1 * np.sin(y) * x
+        return np.sum(y)
+
+    walked = []
+
+    def counted(*args, **kwargs):
+        found = walk.history_of(*args, **kwargs)
+        walked.append(len(found.nodes))
+        return found
+
+    monkeypatch.setattr(differentiation, "history_of", counted)
+    x = ng.tensor([0.5, 1.0], requires_grad=True)
+    with configure(engine="reference"):
+        found = transform(f)(numpy.array([0.5, 1.0]))
+        f(x).backward()
+    assert sum(walked) < 1.2 * 4 * 400
+    numpy.testing.assert_allclose(found, x.grad, rtol=1e-12)

@@ -4,12 +4,14 @@ Most are one primitive each; they promote dtypes as NumPy's ufunc of the same na
 are written in terms of primitives. Here abs, divmod, pow and round are NumPy's, not Python's.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from numba_grad.autograd import tensor_class
 from numba_grad.autograd.tensor_class import is_tensor, new_tensor, recorded_tensor
 from numba_grad.autograd.views import Step, note_view, view_of
 from numba_grad.compiler.backends import only_device
@@ -29,11 +31,13 @@ from numba_grad.frontend.arrays import (
 )
 from numba_grad.frontend.devices import on_device
 from numba_grad.frontend.functions.indexing import nonzero
+from numba_grad.frontend.known_results import QUICK, on_tensor
 from numba_grad.graph.node import (
     NO_PARAMS,
     OPS,
     Inferred,
     Node,
+    SharedParams,
     inferred_of,
     record,
 )
@@ -172,7 +176,7 @@ def _unary(ufunc: np.ufunc, summary: str) -> Unary:
     known: dict[Type, Inferred] = {}  # of nodes of these types, that need no cast
 
     def function(x: ArrayLike, /) -> "Tensor":
-        node = node_of(x)
+        node = x._node if x.__class__ is tensor_class.registered else node_of(x)
         found = None if node is None else known.get(node.type)
         if node is not None and found is not None:
             return recorded_tensor(op, (node,), node.requires_grad, NO_PARAMS, found)
@@ -188,7 +192,12 @@ def _binary(ufunc: np.ufunc, summary: str) -> Binary:
     op_name = ufunc.__name__
     op = OPS[op_name]
 
+    operate = on_tensor(ufunc)
+
     def function(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+        kind = x1.__class__
+        if kind is tensor_class.registered and (x2.__class__ is kind or x2.__class__ in QUICK):
+            return operate(x1, x2)
         return new_tensor(record(op, operands(ufunc, (x1, x2))))
 
     return _named(function, ufunc, op_name, summary)
@@ -308,12 +317,21 @@ of_ufunc[np.conjugate] = conjugate
 
 # Comparisons
 
+COMPARISONS = frozenset(
+    {np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal}
+)
+
 
 def _comparison(ufunc: np.ufunc, summary: str) -> Binary:
     op_name = ufunc.__name__
     op = OPS[op_name]
 
+    operate = on_tensor(ufunc, comparison_operands)
+
     def function(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
+        kind = x1.__class__
+        if kind is tensor_class.registered and (x2.__class__ is kind or x2.__class__ in QUICK):
+            return operate(x1, x2)
         return wrap(op(*comparison_operands(ufunc, (x1, x2))))
 
     return _named(function, ufunc, op_name, summary)
@@ -408,7 +426,12 @@ def _power_of_number(x: Node, exponent: float) -> Node | None:
         return None
     if exponent == 2:
         return OPS["square"](base)
-    return OPS["integer_power"](base, exponent=int(exponent))
+    return record(OPS["integer_power"], (base,), _exponent_params(int(exponent)))
+
+
+@functools.lru_cache(maxsize=1 << 8)
+def _exponent_params(exponent: int) -> SharedParams:
+    return SharedParams(exponent=exponent)
 
 
 def _is_multiplied(exponent: float) -> bool:

@@ -93,9 +93,11 @@ def stack(
     casting: str = "same_kind",
 ) -> "Tensor":
     """Arrays of one shape next to each other along a new axis; `casting` as in `concatenate`."""
-    nodes = _one_dtype("stack", arrays, dtype, casting)
-    type = nodes[0].type
-    shape, are_alike = type.shape, all(x.type is type for x in nodes)
+    nodes = tuple([as_node(x) for x in arrays])
+    are_alike = dtype is None and len({x.type for x in nodes}) == 1
+    if not are_alike:
+        nodes = _one_dtype("stack", nodes, dtype, casting)
+    shape = nodes[0].type.shape
     if not are_alike and any(x.type.shape != shape for x in nodes):
         raise ShapeError(
             explain(
