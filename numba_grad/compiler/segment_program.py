@@ -12,7 +12,7 @@ import numpy as np
 
 from numba_grad.compiler.fusion.fuse import LibraryOperation, fuse
 from numba_grad.compiler.loop_nests.fusion_groups import Group
-from numba_grad.compiler.loop_nests.iteration_spaces import space_of, unrolling_for
+from numba_grad.compiler.loop_nests.iteration_spaces import space_of, unrolled, unrolling_for
 from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
 from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
 from numba_grad.compiler.loop_nests.lowering import lower_group
@@ -69,15 +69,21 @@ def compile_segment(
             check(name, results, outputs)
     outputs = _with_copies(outputs, places, has_own_memory)
     order = toposort(outputs)
-    builder = _SegmentBuilder(target, outputs, places, has_own_memory)
     computing = [node for node in order if node.op.family in COMPUTING]
     costs = [(node.shape, node.op.cost) for node in computing]
-    with unrolling_for(costs, is_one_loop=_is_one_loop(order)):
-        protected = [node for node, own in zip(outputs, has_own_memory, strict=True) if own]
+    unrolling = unrolling_for(costs, is_one_loop=_is_one_loop(order))
+    protected = [node for node, own in zip(outputs, has_own_memory, strict=True) if own]
+    builder = _SegmentBuilder(target, outputs, places, has_own_memory)
+    with unrolled(unrolling):
         steps = fuse(order, outputs, target.costs, writable, protected)
-        builder.place_steps(steps)
-        for step in steps:
-            builder.emit_step(step)
+        builder.emit(steps)
+    if builder.longest > LINES_OF_KERNEL:
+        in_loops = _SegmentBuilder(target, outputs, places, has_own_memory)
+        with unrolled(unrolling._replace(elements=1)):
+            steps_in_loops = fuse(order, outputs, target.costs, writable, protected)
+            if len(steps_in_loops) <= (1 + MORE_STEPS) * len(steps):
+                in_loops.emit(steps_in_loops)
+                builder = in_loops
     return SegmentProgram(
         target.join(builder.steps, builder.nbytes_of),
         builder.output_places,
@@ -105,6 +111,11 @@ def _with_copies(
 
 
 COMPUTING = ("elementwise", "reduction")
+# Lines of a kernel without loops, at most: LLVM takes 0.3 to 1 ms for each. Where one is longer,
+# small arrays are not written out, if that does not take more steps, which sums of few numbers
+# may: entering a kernel takes as long as twenty operations.
+LINES_OF_KERNEL = 320
+MORE_STEPS = 1 / 16
 
 
 def _is_one_loop(order: Sequence[Node]) -> bool:
@@ -206,6 +217,23 @@ class _SegmentBuilder:
         return result
 
     # Code
+
+    def emit(self, steps: list[Group | LibraryOperation]) -> None:
+        self.place_steps(steps)
+        for step in steps:
+            self.emit_step(step)
+
+    @property
+    def longest(self) -> int:
+        """Lines of the longest kernel without loops."""
+        return max(
+            (
+                step.source.count("\n")
+                for step, kernel in self.steps
+                if kernel is not None and not kernel.axes
+            ),
+            default=0,
+        )
 
     def emit_step(self, step: Group | LibraryOperation) -> None:
         if isinstance(step, LibraryOperation):

@@ -15,7 +15,7 @@ from numba_grad.compiler.cuda.emit import Emitted, emit
 from numba_grad.compiler.cuda.launch import reduction_blocks
 from numba_grad.compiler.fusion.fuse import LibraryOperation, fuse
 from numba_grad.compiler.loop_nests.fusion_groups import Group
-from numba_grad.compiler.loop_nests.iteration_spaces import space_of, unrolling_for
+from numba_grad.compiler.loop_nests.iteration_spaces import space_of, unrolled, unrolling_for
 from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
 from numba_grad.compiler.loop_nests.lowering import lower_group
 from numba_grad.compiler.passes.simplify import simplify
@@ -60,7 +60,7 @@ class GraphRun:
         for transform in (simplify, split_sums):
             outputs = transform(outputs)
         order = toposort(outputs)
-        with unrolling_for([(node.shape, node.op.cost) for node in order]):
+        with unrolled(unrolling_for([(node.shape, node.op.cost) for node in order])):
             for step in fuse(order, outputs, costs.COSTS, (), outputs):
                 self.do(step)
         if not self.is_run:

@@ -31,56 +31,64 @@ FEWEST_IN_VECTORS = 8
 COSTLY = 24
 
 
-class _Unrolling(threading.local):
+class Unrolling(NamedTuple):
+    """How far axes are unrolled: scalar copies in a loop over rows, and elements of an array that
+    is written out as a whole, at most."""
+
+    copies: int = MOST_COPIES
+    elements: int = MOST_ELEMENTS
+
+
+class _Current(threading.local):
     extent: int | None = None  # in place of `config.unroll_extent`
-    copies = MOST_COPIES
-    elements = MOST_ELEMENTS
+    unrolling = Unrolling()
 
 
-_unrolling = _Unrolling()
+_current = _Current()
 
 
 def unroll_extent() -> int:
     """How long an axis that is unrolled may be."""
-    return config.unroll_extent if _unrolling.extent is None else _unrolling.extent
+    return config.unroll_extent if _current.extent is None else _current.extent
 
 
 @contextmanager
 def all_axes_as_loops() -> Iterator[None]:
     """Within, no axis is unrolled: kernels are the same for arrays of any size."""
-    before, _unrolling.extent = _unrolling.extent, 0
+    before, _current.extent = _current.extent, 0
     try:
         yield
     finally:
-        _unrolling.extent = before
+        _current.extent = before
 
 
 @contextmanager
-def unrolling_for(
-    operations: Sequence[tuple[tuple[int, ...], int]], *, is_one_loop: bool = False
-) -> Iterator[None]:
-    """Within, axes are unrolled as far as operations with results of these shapes, and costs, can
-    afford. Of arrays in `one loop` over all elements none is."""
-    before = _unrolling.copies, _unrolling.elements
-    _unrolling.copies, _unrolling.elements = MOST_COPIES, MOST_ELEMENTS
-    if is_one_loop:
-        _unrolling.copies = 1
-    if _are_costly_vectors(operations, is_one_loop):
-        _unrolling.elements = FEWEST_IN_VECTORS - 1
-    wholes = [(shape, 1) for shape, _ in operations if _is_small(shape) and math.prod(shape) > 1]
-    while (
-        _unrolling.elements > FEWEST_COPIES
-        and _unrolled_operations(wholes) - len(wholes) > UNROLLED_LINES
-    ):
-        _unrolling.elements //= 2
-    while (
-        _unrolling.copies > FEWEST_COPIES and _unrolled_operations(operations) > UNROLLED_OPERATIONS
-    ):
-        _unrolling.copies //= 2
+def unrolled(unrolling: Unrolling) -> Iterator[None]:
+    """Within, axes are unrolled so far."""
+    before, _current.unrolling = _current.unrolling, unrolling
     try:
         yield
     finally:
-        _unrolling.copies, _unrolling.elements = before
+        _current.unrolling = before
+
+
+def unrolling_for(
+    operations: Sequence[tuple[tuple[int, ...], int]], *, is_one_loop: bool = False
+) -> Unrolling:
+    """As far as operations with results of these shapes, and costs, can afford. Of arrays in `one
+    loop` over all elements no axis is unrolled."""
+    copies, elements = 1 if is_one_loop else MOST_COPIES, MOST_ELEMENTS
+    if _are_costly_vectors(operations, is_one_loop):
+        elements = FEWEST_IN_VECTORS - 1
+    sizes = [math.prod(shape) for shape, _ in operations if _is_small(shape)]
+    while elements > FEWEST_COPIES and sum(n - 1 for n in sizes if n <= elements) > UNROLLED_LINES:
+        elements //= 2
+    while (
+        copies > FEWEST_COPIES
+        and _unrolled_operations(operations, Unrolling(copies, elements)) > UNROLLED_OPERATIONS
+    ):
+        copies //= 2
+    return Unrolling(copies, elements)
 
 
 def _are_costly_vectors(
@@ -98,10 +106,12 @@ def _are_costly_vectors(
     return cost >= COSTLY
 
 
-def _unrolled_operations(operations: Sequence[tuple[tuple[int, ...], int]]) -> int:
+def _unrolled_operations(
+    operations: Sequence[tuple[tuple[int, ...], int]], unrolling: Unrolling
+) -> int:
     total = 0
     for shape, cost in operations:
-        loops = loop_axes(shape)
+        loops = _loop_axes(shape, unroll_extent(), unrolling)
         total += cost * math.prod(n for axis, n in enumerate(shape) if axis not in loops)
     return total
 
@@ -117,7 +127,7 @@ def loop_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
     A small array is written out as a whole or not at all; of others, the short axes are, as many as
     can be.
     """
-    return _loop_axes(shape, unroll_extent(), _unrolling.copies, _unrolling.elements)
+    return _loop_axes(shape, unroll_extent(), _current.unrolling)
 
 
 def _all_within(shape: tuple[int, ...], longest: int) -> bool:
@@ -125,11 +135,9 @@ def _all_within(shape: tuple[int, ...], longest: int) -> bool:
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def _loop_axes(
-    shape: tuple[int, ...], longest: int, most_copies: int, most_elements: int
-) -> tuple[int, ...]:
+def _loop_axes(shape: tuple[int, ...], longest: int, unrolling: Unrolling) -> tuple[int, ...]:
     if _all_within(shape, longest):
-        if math.prod(shape) <= most_elements:
+        if math.prod(shape) <= unrolling.elements:
             return ()
         return tuple(axis for axis, n in enumerate(shape) if n != 1)
     unrolled = sorted(
@@ -139,7 +147,7 @@ def _loop_axes(
     copies = 1
     kept: set[int] = set()
     for axis in unrolled:
-        if copies * shape[axis] > most_copies:
+        if copies * shape[axis] > unrolling.copies:
             break
         copies *= shape[axis]
         kept.add(axis)
