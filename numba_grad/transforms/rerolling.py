@@ -453,6 +453,8 @@ class _Loop:
         number = steps.first + place
         column = self._column(number, k)
         if not self._reads_next_row(place):
+            if any((place, k) not in step.numbers for step in self.before):
+                return None  # of what nobody reads of the first steps
             before = [step.numbers[place, k] for step in self.before]
             numbers = [recorded.node(x) for x in (*before, *column.tolist())]
             if recorded.is_read_at_calls(numbers[0]):

@@ -185,3 +185,18 @@ def test_segments_end_after_all_copies_of_pieces():
     (assembly,) = graph.assemblies
     pieces = graph.reads(assembly)
     assert len(pieces) == STEPS and max(pieces) < assembly
+
+
+def test_assemblies_that_are_pieces_of_others_are_copied():
+    """Rows that are put together of many elements, of which some come after the first row."""
+    x, rows = ng.tensor(np.linspace(0.5, 1.0, STEPS)), ng.zeros((STEPS, STEPS))
+    rows[0] = np.sin(x)
+    for k in range(1, STEPS):
+        row = ng.zeros((1, STEPS))
+        for j in range(STEPS):
+            row[:, j] = np.sin(rows[k - 1, j])
+        rows[k : k + 1] = row
+    y = np.sum(np.sin(rows))
+    graph = with_assemblies(flatten([y._node], [x._node]))
+    assert len(graph.assemblies) == STEPS
+    assert graph.assemblies and not set(graph.assemblies) & set(graph.places)

@@ -42,7 +42,12 @@ def with_assemblies(graph: FlatGraph) -> FlatGraph:
     joined = [k for k in joined if graph.nodes[k].op.name == "concatenate"]
     if len(assignments) > MOST_PIECES or joined:
         rewriting = _Rewriting(graph)
-        for chain in _chains(rewriting, assignments):
+        chains = _chains(rewriting, assignments)
+        # Nobody computes an assembly as a whole, right into its place in another one that comes
+        # first here: there, it is copied.
+        rewriting.in_memory.update(chain.links[-1] for chain in chains if chain.is_read)
+        rewriting.in_memory.update(joined)
+        for chain in chains:
             chain.commit()
         for k in joined:
             _assemble_concatenation(rewriting, k)
@@ -261,6 +266,7 @@ def _layout_of(
 
 
 def _assemble_concatenation(rewriting: _Rewriting, k: int) -> None:
+    rewriting.in_memory.discard(k)
     node, inputs = rewriting.node(k), rewriting.inputs_of(k)
     axis = node.params["axis"]
     types = [rewriting.node(x).type for x in inputs]
