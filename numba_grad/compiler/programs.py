@@ -134,7 +134,7 @@ MOST_PRODUCTS = 1 << 19  # of a matrix product
 RUNS = 20
 RUNS_OF_FEW_ELEMENTS = 1000
 FEW_ELEMENTS = 32
-# Larger graphs as well, up to as many bytes, if one in so many operations has no like: each of these
+# Larger graphs as well, up to as many bytes, if one in so many operations has no like: each one
 # takes 1 to 10 ms to compile, and an operation 2 us more in a second process, as plans are longer.
 OPERATIONS_OF_ONE_UNLIKE = 256
 BYTES_OF_AN_OPERATION = 1 << 10
