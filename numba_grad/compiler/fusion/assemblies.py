@@ -42,10 +42,13 @@ def with_assemblies(graph: FlatGraph) -> FlatGraph:
     joined = [k for k in joined if graph.nodes[k].op.name == "concatenate"]
     if len(assignments) > MOST_PIECES or joined:
         rewriting = _Rewriting(graph)
-        for chain in _chains(rewriting, assignments):
-            chain.commit()
-        for k in joined:
-            _assemble_concatenation(rewriting, k)
+        last = {chain.links[-1]: chain for chain in _chains(rewriting, assignments)}
+        # A piece may be an assembly itself, in memory of its own then: so inner ones come first.
+        for k in sorted([*last, *joined]):
+            if k in last:
+                last[k].commit()
+            else:
+                _assemble_concatenation(rewriting, k)
         graph = rewriting.result()
     sliced = _sliced(graph)
     padded = {k: views for k, views in sliced.items() if graph.nodes[k].op.name == "pad"}
