@@ -150,11 +150,17 @@ def is_small(graph: FlatGraph) -> bool:
     compiled as a whole where they are much work (`first_tier/loop_work.py`), nor with what only
     they read. A larger one as well, if little of it repeats itself.
     """
+    count = len(graph.nodes)
+    if count > MOST_NODES and not _is_little_alike(graph, count):
+        return False
     nodes, nbytes = _work(graph, {})
     if nodes <= MOST_NODES and nbytes <= MOST_BYTES:
         return True
-    if nbytes > min(BYTES_OF_AN_OPERATION * nodes, MOST_BYTES_OF_UNLIKE):
-        return False
+    most = min(BYTES_OF_AN_OPERATION * nodes, MOST_BYTES_OF_UNLIKE)
+    return nbytes <= most and _is_little_alike(graph, nodes)
+
+
+def _is_little_alike(graph: FlatGraph, nodes: float) -> bool:
     return OPERATIONS_OF_ONE_UNLIKE * _count_unlike(graph) > nodes
 
 
