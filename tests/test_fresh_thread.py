@@ -104,7 +104,7 @@ def test_what_threads_have_of_their_own_is_handed_on():
     own = {  # of a stack, or written anew before each use
         "_Here",
         "_Nesting",
-        "_Unrolling",
+        "_Current",
         "_LaunchWords",
         "_Taken",
     }

@@ -251,6 +251,8 @@ def _program_for(device: str, graph: FlatGraph, *, is_long: bool = False) -> Com
     it turned out to be, so it is fused from now on."""
     destination = backend_of(device).destination(device)
     if len(graph.nodes) > _LONGEST_KEPT:
+        if not is_long and _is_run_by_operations(graph, destination):
+            return compile_small(graph)
         return compile_flat(graph, destination)
     key = (destination.name, graph.key, config.unroll_extent, config.engine)
     if is_long:
@@ -287,12 +289,16 @@ def _known_program(key: tuple) -> _Known | None:
 def _made(graph: FlatGraph, destination: Destination, former: _Known | None) -> _Known:
     if former is not None and former.later is not None:
         destination = former.later
-    elif destination is PROCESSOR and config.engine == "native" and is_small(graph):
+    elif _is_run_by_operations(graph, destination):
         runs = first_tier_runs(graph) - 1
         return _Known(compile_small(graph), graph.types, runs, destination)
     program = compile_flat(graph, destination)
     runs = None if program.runs is None else program.runs - 1
     return _Known(program, graph.types, runs, destination.later)
+
+
+def _is_run_by_operations(graph: FlatGraph, destination: Destination) -> bool:
+    return destination is PROCESSOR and config.engine == "native" and is_small(graph)
 
 
 def runner(program: CompiledProgram, device: str) -> Callable[..., list[Any]]:

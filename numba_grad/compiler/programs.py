@@ -134,6 +134,11 @@ MOST_PRODUCTS = 1 << 19  # of a matrix product
 RUNS = 20
 RUNS_OF_FEW_ELEMENTS = 1000
 FEW_ELEMENTS = 32
+# Larger graphs as well, up to as many bytes, if one in so many operations has no like: each one
+# takes 1 to 10 ms to compile, and an operation 2 us more in a second process, as plans are longer.
+OPERATIONS_OF_ONE_UNLIKE = 256
+BYTES_OF_AN_OPERATION = 1 << 10
+MOST_BYTES_OF_UNLIKE = 1 << 26
 # Of these nothing is computed there, however large they are.
 _FREE = (*ALIASES, *REARRANGEMENTS)
 
@@ -143,12 +148,50 @@ def is_small(graph: FlatGraph) -> bool:
 
     With the functions that it calls and with all branches; not with the bodies of loops, which are
     compiled as a whole where they are much work (`first_tier/loop_work.py`), nor with what only
-    they read.
+    they read. A larger one as well, if little of it repeats itself.
     """
-    if len(graph.nodes) > MOST_NODES:
+    count = len(graph.nodes)
+    if count > MOST_NODES and not _is_little_alike(graph, count):
         return False
     nodes, nbytes = _work(graph, {})
-    return nodes <= MOST_NODES and nbytes <= MOST_BYTES
+    if nodes <= MOST_NODES and nbytes <= MOST_BYTES:
+        return True
+    most = min(BYTES_OF_AN_OPERATION * nodes, MOST_BYTES_OF_UNLIKE)
+    return nbytes <= most and _is_little_alike(graph, nodes)
+
+
+def _is_little_alike(graph: FlatGraph, nodes: float) -> bool:
+    return OPERATIONS_OF_ONE_UNLIKE * _count_unlike(graph) > nodes
+
+
+_FAR = 256  # positions: a backward pass reads what is nearer and nearer, or farther and farther
+
+
+def _count_unlike(graph: FlatGraph) -> int:
+    """How many operations of a graph are not the same as others, of operands as far before them.
+
+    Steps of a loop are segments that are equal, each compiled once. Where a loop goes through the
+    elements of an array, each of them is an operation of its own.
+    """
+    degrees = np.diff(graph.starts)
+    edges = graph.edges.astype(np.int64)
+    is_given = np.zeros(len(graph.nodes), bool)
+    is_given[graph.inputs] = True
+    distances = np.repeat(np.arange(len(graph.nodes)), degrees) - edges
+    distances[is_given[edges] | (distances > _FAR)] = 0
+    numbers = np.arange(len(edges)) - np.repeat(graph.starts[:-1], degrees)  # of operands
+    # Sums wrap around. Two are equal by chance once in 2 ** 64.
+    ends = np.append(0, np.cumsum(_mixed(distances + (_FAR + 1) * (numbers + 1))))
+    reads = ends[graph.starts[1:]] - ends[graph.starts[:-1]]
+    return len(np.unique(reads + _mixed(graph.signatures)))
+
+
+def _mixed(numbers: np.ndarray) -> np.ndarray:
+    """Numbers of 64 bits whose sums tell which they were."""
+    mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    return (mixed ^ (mixed >> np.uint64(32))).view(np.int64)
 
 
 def first_tier_runs(graph: FlatGraph) -> int:
@@ -161,7 +204,8 @@ def first_tier_runs(graph: FlatGraph) -> int:
         for k, node in enumerate(graph.nodes)
         if node.op.family == "contraction"
     )
-    return RUNS_OF_FEW_ELEMENTS if elements <= FEW_ELEMENTS * len(graph.nodes) else RUNS
+    is_few = elements <= FEW_ELEMENTS * len(graph.nodes) or len(graph.nodes) > MOST_NODES
+    return RUNS_OF_FEW_ELEMENTS if is_few else RUNS
 
 
 _Part = tuple[ClosedGraph, tuple[int, ...]]  # some results of a function

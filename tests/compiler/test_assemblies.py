@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.compiler import evaluate, programs
 from numba_grad.compiler.fusion.assemblies import with_assemblies
 from numba_grad.compiler.partition.flat_graph import flatten
 from numba_grad.config import configure
@@ -200,3 +201,33 @@ def test_assemblies_that_are_pieces_of_others_are_copied():
     graph = with_assemblies(flatten([y._node], [x._node]))
     assert len(graph.assemblies) == STEPS
     assert graph.assemblies and not set(graph.assemblies) & set(graph.places)
+
+
+def by_elements(x):
+    row = 0.0 * x
+    for j in range(len(x)):
+        row[j] = np.cos(x[j]) * j
+    return row
+
+
+def by_stack(x):
+    return np.stack([np.cos(x[j]) * j for j in range(len(x))])
+
+
+@pytest.mark.parametrize("whole_row", [by_elements, by_stack])
+def test_a_row_may_be_an_assembly_itself(whole_row):
+    def table_of_rows(x):
+        table = 0.0 * (x + x[:, None])
+        for i in range(STEPS):
+            table[i] = whole_row(x) if i == 1 else np.sin(x) * i
+        return table
+
+    x = np.linspace(0.1, 1.0, STEPS)
+    table = table_of_rows(ng.tensor(x))
+    graph = flatten([table._node])
+    assembled = with_assemblies(graph)
+    assert len(assembled.assemblies) == 2
+    assert set(assembled.places).isdisjoint(assembled.assemblies)
+    run = evaluate.runner(programs.compile_flat(graph), "cpu")
+    (value,) = run(*[graph.nodes[k].value for k in graph.inputs])
+    np.testing.assert_allclose(value, table_of_rows(x), rtol=1e-12)

@@ -235,6 +235,51 @@ def test_what_is_large_or_long_is_fused_at_once():
     assert not programs.is_small(flatten([node]))
 
 
+def elementwise_sweeps(u: Node, sweeps: int) -> Node:
+    """Averages of neighbours in place, element by element: each is an operation of its own."""
+    for _ in range(sweeps):
+        for i in range(1, u.shape[0] - 1):
+            left, right = (
+                OPS["slice"](u, starts=(k,), sizes=(1,), steps=(1,)) for k in (i - 1, i + 1)
+            )
+            u = OPS["update_slice"](u, OPS["add"](left, right), starts=(i,), steps=(1,))
+    return u
+
+
+def test_what_is_long_and_not_alike_is_no_more_to_be_fused_at_once(monkeypatch):
+    monkeypatch.setattr(programs, "MOST_NODES", 400)
+    u = ng.tensor(np.linspace(1, 2, 62))._node
+    graph = flatten([elementwise_sweeps(u, 2)])
+    assert len(graph.nodes) > 400
+    assert programs.is_small(graph)
+    assert programs.first_tier_runs(graph) == programs.RUNS_OF_FEW_ELEMENTS
+    # As much memory as a few large operations may take, or some for each.
+    monkeypatch.setattr(programs, "BYTES_OF_AN_OPERATION", 8)
+    assert not programs.is_small(graph)
+
+
+def test_what_goes_back_through_steps_is_alike():
+    held = [ng.tensor(np.ones(3))._node]
+    for _ in range(1000):
+        held.append(OPS["sin"](OPS["multiply"](held[-1], held[-1])))
+    slope = held[-1]
+    for node in reversed(held):  # as a backward pass does
+        slope = OPS["multiply"](slope, OPS["cos"](node))
+    assert programs._count_unlike(flatten([slope])) <= programs._FAR
+
+
+def test_what_is_too_long_to_be_kept_runs_operation_by_operation_as_well(monkeypatch):
+    monkeypatch.setattr(programs, "MOST_NODES", 100)
+    monkeypatch.setattr(evaluate, "_LONGEST_KEPT", 100)
+    monkeypatch.setattr(evaluate, "compile_flat", lambda *_: pytest.fail("fused"))
+    u = elementwise_sweeps(ng.tensor(np.linspace(1, 2, 42))._node, 1)
+    expected = evaluate_with_numpy([u])[0]
+    for _ in range(2):
+        again = elementwise_sweeps(ng.tensor(np.linspace(1, 2, 42))._node, 1)
+        evaluate.evaluate([again])
+        np.testing.assert_array_equal(again.value, expected)
+
+
 def test_another_program_of_the_same_operations_compiles_nothing():
     x = ng.tensor(np.ones((3, 4)), requires_grad=True)
     first = ng.sum(ng.exp(x) * x[0] - x)

@@ -42,15 +42,13 @@ def with_assemblies(graph: FlatGraph) -> FlatGraph:
     joined = [k for k in joined if graph.nodes[k].op.name == "concatenate"]
     if len(assignments) > MOST_PIECES or joined:
         rewriting = _Rewriting(graph)
-        chains = _chains(rewriting, assignments)
-        # Nobody computes an assembly as a whole, right into its place in another one that comes
-        # first here: there, it is copied.
-        rewriting.in_memory.update(chain.links[-1] for chain in chains if chain.is_read)
-        rewriting.in_memory.update(joined)
-        for chain in chains:
-            chain.commit()
-        for k in joined:
-            _assemble_concatenation(rewriting, k)
+        last = {chain.links[-1]: chain for chain in _chains(rewriting, assignments)}
+        # A piece may be an assembly itself, in memory of its own then: so inner ones come first.
+        for k in sorted([*last, *joined]):
+            if k in last:
+                last[k].commit()
+            else:
+                _assemble_concatenation(rewriting, k)
         graph = rewriting.result()
     sliced = _sliced(graph)
     padded = {k: views for k, views in sliced.items() if graph.nodes[k].op.name == "pad"}
@@ -266,7 +264,6 @@ def _layout_of(
 
 
 def _assemble_concatenation(rewriting: _Rewriting, k: int) -> None:
-    rewriting.in_memory.discard(k)
     node, inputs = rewriting.node(k), rewriting.inputs_of(k)
     axis = node.params["axis"]
     types = [rewriting.node(x).type for x in inputs]

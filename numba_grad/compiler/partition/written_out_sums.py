@@ -64,6 +64,8 @@ def _product(x: Node, y: Node) -> Node | None:
     """The product of two matrices as a sum over a last axis."""
     if x.dtype.char not in "fdFD" or len(x.shape) != 2 or len(y.shape) != 2:
         return None
+    if x.type.device != y.type.device:  # one of them is still to be moved
+        return None
     (m, k), n = x.shape, y.shape[1]
     # Of fewer elements the sums would be written out, each on its own.
     is_thin = max(m, n) >= FEWEST_OF_LOOP and min(m, n) <= (MOST_TERMS if k == 1 else 1)
