@@ -25,7 +25,7 @@ from numba_grad.graph.node import (
     recording,
 )
 from numba_grad.graph.survey import are_free
-from numba_grad.graph.walk import copied
+from numba_grad.graph.walk import copied, in_order_of_recording
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params, slice_params
 from numba_grad.transforms.assigned_rows import UPDATE
@@ -651,9 +651,8 @@ class _Loop:
                 after[y] = None
         last = self.recorded.nodes[self.steps.end - 1].serial
         offsets = [x.serial - node.serial for x in results]
-        # Rows in the other order are made of rows, and what is detached of what was there before.
-        given = [y for x in inputs for y in (*(x.inputs if x.op is _FLIP else ()), x)]
-        given = [x for x in dict.fromkeys(given) if last < x.serial < node.serial]
+        # Rows in the other order are made of rows, and what is detached of what was read before.
+        given = in_order_of_recording({y for x in inputs for y in _with_inputs(x, last)})
         serial = last - len(after) - len(node.type.items) - len(given)
         if serial <= self.recorded.nodes[self.steps.first + self.steps.period].serial:
             return False

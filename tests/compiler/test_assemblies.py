@@ -1,13 +1,17 @@
 """Arrays that are put together of many pieces have the values that NumPy gives them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import numba_grad as ng
 from numba_grad.compiler import evaluate, programs
 from numba_grad.compiler.fusion.assemblies import with_assemblies
-from numba_grad.compiler.partition.flat_graph import flatten
+from numba_grad.compiler.partition.flat_graph import FlatGraph, flatten
+from numba_grad.compiler.partition.segment_graphs import segment_graphs
 from numba_grad.config import configure
+from numba_grad.errors import InternalError
 
 STEPS = 20
 X = np.linspace(0.1, 1.0, 3)
@@ -231,3 +235,46 @@ def test_a_row_may_be_an_assembly_itself(whole_row):
     run = evaluate.runner(programs.compile_flat(graph), "cpu")
     (value,) = run(*[graph.nodes[k].value for k in graph.inputs])
     np.testing.assert_allclose(value, table_of_rows(x), rtol=1e-12)
+
+
+def without_a_piece(graph: FlatGraph) -> FlatGraph:
+    return replace(graph, places=dict(list(graph.places.items())[1:]))
+
+
+def with_a_piece_too_far(graph: FlatGraph) -> FlatGraph:
+    k, (assembly, first) = list(graph.places.items())[3]
+    return replace(graph, places={**graph.places, k: (assembly, first + 1)})
+
+
+def with_a_piece_that_is_given(graph: FlatGraph) -> FlatGraph:
+    places = dict(graph.places)
+    places[graph.inputs[0]] = places.pop(next(iter(places)))
+    return replace(graph, places=places)
+
+
+def with_an_assembly_that_is_none(graph: FlatGraph) -> FlatGraph:
+    return replace(graph, assemblies=[], places={})
+
+
+def in_another_order(graph: FlatGraph) -> FlatGraph:
+    edges = graph.edges.copy()
+    edges[graph.starts[graph.reads(graph.assemblies[0])[0]]] = graph.assemblies[0]
+    return replace(graph, edges=edges)
+
+
+@pytest.mark.parametrize(
+    ("broken", "problem"),
+    [
+        (without_a_piece, "no piece, or of two"),
+        (with_a_piece_too_far, "no piece, or of two"),
+        (with_a_piece_that_is_given, "a piece that nothing computes"),
+        (with_an_assembly_that_is_none, "reads what nothing computes"),
+        (in_another_order, "reads what comes after it"),
+    ],
+)
+def test_what_would_read_what_is_not_written_is_refused(broken, problem):
+    y = np.sum(np.sin(stacked(ng.tensor(X), W)))
+    graph = with_assemblies(flatten([y._node]))
+    assert segment_graphs(graph)
+    with pytest.raises(InternalError, match=problem):
+        segment_graphs(broken(graph))

@@ -943,6 +943,48 @@ def test_steps_that_read_what_a_buffer_had_before_are_steps_of_the_loop(
     assert loops == [30]
 
 
+def test_what_a_buffer_had_before_is_read_before_the_loop(loops: list[int]) -> None:
+    """Its first rows have gradients, and those that steps assign have none."""
+    weights = numpy.cos(numpy.arange(80)).reshape(40, 2)
+
+    def f(x: Any, first: Any, w: Any) -> Any:
+        y = np.zeros(40)
+        y[:3] = first
+        best = first[0]
+        for k in range(3, 40):
+            y[k] = np.sum(w * weights[k])
+            best = np.where(y[k - 2] > best, 0.5 * weights[k, 0] * x, 0.9 * best)
+        return np.sum(y**2) + best
+
+    given = [numpy.array(0.7), numpy.array([0.1, 0.5, -0.3])]
+    w = numpy.array([0.3, 0.4])
+    expected = step_by_step(lambda x, first: f(x, first, ng.tensor(w)), *given)
+    found = by_backward(lambda x, first: f(x, first, ng.tensor(w)), *given)
+    gradients = ng.jit(ng.grad(f, argnums=(0, 1)))(*given, w)
+    assert loops == [37, 37]
+    for results in (found, [expected[0], *gradients]):
+        for x, y in zip(results, expected, strict=True):
+            numpy.testing.assert_allclose(x, y, rtol=1e-12)
+
+
+def test_numbers_that_nobody_reads_of_first_steps(short: None) -> None:
+    """Of the rows that first steps write, one column is written over, and the other one read."""
+    weights = numpy.cos(numpy.arange(40))
+
+    def f(x: Any, number: Any) -> Any:
+        y, rows = np.zeros((40, 1, 2)), [x]
+        for k in range(3, 40):
+            y[k] = number
+        for k in range(3, 40):
+            y[k, ..., 1] = 0.2 * y[k - 2, :, 1]
+            rows.append(np.where(weights[k - 1] > 0.1, x, 0.3))
+        return np.sum(y[:, 0]) + np.sum(np.stack(rows))
+
+    given = [numpy.array([0.5]), numpy.array(0.4)]
+    for found, expected in zip(by_backward(f, *given), step_by_step(f, *given), strict=True):
+        numpy.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("f", BUFFERS, ids=lambda f: f.__name__)
 def test_kernels_of_a_buffer_do_not_depend_on_its_length(f: Program) -> None:
     def sources(steps: int) -> list[str]:

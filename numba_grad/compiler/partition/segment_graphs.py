@@ -12,6 +12,7 @@ import numpy as np
 from numba_grad.compiler.partition.flat_graph import FlatGraph, Role
 from numba_grad.compiler.partition.materialization import Sources, distinct
 from numba_grad.compiler.partition.segments import cut
+from numba_grad.errors import InternalError
 
 
 @dataclass(slots=True, eq=False)
@@ -120,6 +121,8 @@ class _Segmentation:
 
     def graphs(self) -> list[SegmentGraph]:
         """What each segment holds. A pair (segment, node) is the number segment * count + node."""
+        self.check_order()
+        self.check_assemblies()
         own = self.members()
         own_segment, own_position = np.divmod(own, self.count)
         reads, reader = self.sources.reads_of(own_position)
@@ -173,6 +176,37 @@ class _Segmentation:
                 )
             )
         return result
+
+    def check_order(self) -> None:
+        """Everything that is read is given, or computed before: segments are runs of the order."""
+        users = np.repeat(np.arange(self.count), self.sources.degrees)
+        self.refuse(users[self.sources.edges >= users], "reads what comes after it")
+        is_known = self.segment_of >= 0
+        is_known[[*self.graph.inputs, *self.graph.assemblies]] = True
+        lost = self.sources.flow[~is_known[self.sources.flow[:, 0]], 1]
+        self.refuse(lost, "reads what nothing computes")
+
+    def check_assemblies(self) -> None:
+        """Each element of an assembly is in one piece, which a segment writes."""
+        if not self.graph.assemblies:
+            return
+        nodes, places, assemblies = self.graph.nodes, self.graph.places, self.graph.assemblies
+        pieces = np.array(list(places), np.int64)
+        self.refuse(pieces[self.segment_of[pieces] < 0], "is a piece that nothing computes")
+        # All of them as one array: each piece begins where the one before ends.
+        sizes = np.array([nodes[k].type.size for k in assemblies], np.int64)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        arrays, firsts = np.array(list(places.values()), np.int64).reshape(-1, 2).T
+        begins = starts[np.searchsorted(assemblies, arrays)] + firsts
+        ends = begins + np.array([nodes[k].type.size for k in places], np.int64)
+        order = np.argsort(begins)
+        wrong = np.append(begins[order], starts[-1]) != np.concatenate([[0], ends[order]])
+        of = np.append(arrays[order], assemblies[-1])
+        self.refuse(of[wrong], "has elements of no piece, or of two")
+
+    def refuse(self, found: np.ndarray, problem: str) -> None:
+        for k in found[:1].tolist():
+            raise InternalError(f"segments: {self.graph.nodes[k]}, number {k}, {problem}")
 
     def is_outside(self, segments: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Whether these nodes, as these segments read them, are in memory already."""
