@@ -16,7 +16,10 @@ def windows(x):
 
 # A function of x and of weights, and the same in other words.
 WAYS = {
-    "tiny": (lambda x, w: (w[:, None] * x[:3]) @ x[3:6], lambda x, w: w * (x[:3] * x[3:6]).sum()),
+    "tiny": (
+        lambda x, w: (w[:2, None] * x[:2]) @ x[3:5],
+        lambda x, w: w[:2] * (x[:2] * x[3:5]).sum(),
+    ),
     "convolve": (
         lambda x, w: np.convolve(x, w, "valid"),
         lambda x, w: w[2] * x[:-2] + w[1] * x[1:-1] + w[0] * x[2:],
@@ -73,7 +76,7 @@ def test_nothing_is_computed_between_loops(name):
         ((1, 3), (3, 100)),
         ((100, 3), (3, 1)),
         ((100, 1), (1, 3)),
-        ((4, 4), (4, 1)),
+        ((4, 2), (2, 1)),
     ],
 )
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
@@ -92,9 +95,16 @@ def test_what_is_not_there_is_not_multiplied():
     )
 
 
-def test_large_products_are_calls():
-    x = random.normal(size=(20, 20))
+@pytest.mark.parametrize("size", [2, 4, 20])
+def test_products_of_matrices_are_calls(size):
+    x = random.normal(size=(size, size))
     assert len(ng.jit(lambda x: x @ x + 1).lower(x).kernels) == 2
+
+
+def test_where_one_product_is_a_call_tiny_ones_are():
+    x = random.normal(size=(2, 2))
+    kernels = ng.jit(lambda x: (x @ x + 1) @ x[0] + 1).lower(x).kernels
+    assert sum(kernel.count for kernel in kernels if "matmul" in kernel.name) == 2
 
 
 def test_values_of_an_index_array_that_names_neighbours_are_guarded():
