@@ -168,7 +168,7 @@ def kept_states(steps):
 def sines(count):
     def f(x):
         for k in range(count):
-            x = np.sin(x) * 1.1 + k / count  # numbers that no other size has
+            x = np.sin(x) * 1.1 + (0.01 * k + 0.001 / count)  # numbers that no other size has
         return np.sum(x)
 
     return f, rng.random(4)
