@@ -204,6 +204,33 @@ def test_collection_paused_by_another_thread_goes_on_in_a_child():
     assert gc.isenabled()
 
 
+def test_collection_paused_as_the_pause_of_another_thread_ends_goes_on_in_a_child(monkeypatch):
+    def look():
+        assert gc.isenabled()
+
+    paused, leave = threading.Event(), threading.Event()
+
+    def pause():
+        paused.set()
+        leave.wait(60)
+
+    thread = threading.Thread(target=without_collection, args=(pause,))
+    enable = gc.enable
+
+    def enable_and_wait_for_the_other():
+        enable()
+        monkeypatch.undo()
+        thread.start()
+        assert paused.wait(60)
+
+    monkeypatch.setattr(gc, "enable", enable_and_wait_for_the_other)
+    without_collection(lambda: None)
+    assert status_of_child(look) == 0
+    leave.set()
+    thread.join()
+    assert gc.isenabled()
+
+
 # Whole processes
 
 

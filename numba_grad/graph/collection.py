@@ -29,16 +29,17 @@ def without_collection(
     Ctrl-C on entering its `__exit__` would leave the collector disabled for good.
     """
     global _pausing_thread
-    was_enabled = gc.isenabled()
+    was_enabled, own_thread = gc.isenabled(), threading.get_ident()
     try:
         if was_enabled:
-            _pausing_thread = threading.get_ident()
+            _pausing_thread = own_thread
         gc.disable()
         result = work(*args, **kwargs)
     finally:
         if was_enabled:
             gc.enable()
-            _pausing_thread = None
+            if _pausing_thread == own_thread:  # another one may have begun a pause since
+                _pausing_thread = None
     return result
 
 
