@@ -2,13 +2,16 @@
 
 import itertools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Self
 
+from numba_grad.autograd import anomaly
 from numba_grad.autograd.state import dict_of, is_leaf, state_of
 from numba_grad.autograd.tensor_class import is_tensor, tensor_of
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import Node
+from numba_grad.ops.control import custom
+from numba_grad.transforms.vjp import Cotangent, contributions
 
 Hook = Callable[[Any], Any]
 
@@ -80,16 +83,15 @@ def through_tensor_hooks(hooks: dict[int, Hook] | None, g: Node) -> Node:
     return g
 
 
-def through_prehooks(
-    hooks: dict[int, Hook] | None, cotangents: Sequence[Node | None]
-) -> list[Node | None]:
+def through_prehooks(hooks: dict[int, Hook] | None, g: Cotangent) -> Cotangent:
     """What the prehooks of an operation make of the gradients of its results."""
-    result = list(cotangents)
+    is_list = g.__class__ is list
+    result = list(g) if is_list else [g]
     for hook in tuple((hooks or {}).values()):
         replacement = hook(_tensors(result))
         if replacement is not None:
             result = _checked_all(hook, replacement, result)
-    return result
+    return result if is_list else result[0]
 
 
 def through_posthooks(
@@ -104,6 +106,26 @@ def through_posthooks(
         if replacement is not None:
             result = _checked_all(hook, replacement, result)
     return result
+
+
+def hooked_contributions(
+    node: Node, g: Cotangent, inside: Container[Node], checks: anomaly.Checks
+) -> Sequence[Cotangent]:
+    """As `contributions`, with the hooks of the operation itself. In anomaly mode `checks` gets
+    what the rule gave."""
+    state = node.autograd
+    if state.node_prehooks:
+        g = through_prehooks(state.node_prehooks, g)
+    with anomaly.differentiating(node):
+        pulled: Sequence[Cotangent] = contributions(node, g, inside)
+    if anomaly.is_enabled():
+        checks.append((node, pulled))
+    if state.node_hooks:
+        outgoing = g if g.__class__ is list else [g]
+        # Of a user's Function, the inputs that gradients go to come first.
+        count = node.params["context"].tensor_count if node.op is custom else len(pulled)
+        pulled = through_posthooks(state.node_hooks, pulled[:count], outgoing)
+    return pulled
 
 
 def run_post_accumulate_hooks(hooks: dict[int, Hook], leaf: Any) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from numba_grad.autograd import anomaly
-from numba_grad.autograd.backward import GradientUpdate, hooked_contributions, set_gradients
+from numba_grad.autograd.accumulation import GradientUpdate, set_gradients
 from numba_grad.autograd.forward_ad import has_tangent, with_tangents
-from numba_grad.autograd.hooks import through_tensor_hooks
+from numba_grad.autograd.hooks import hooked_contributions, through_tensor_hooks
 from numba_grad.autograd.running import running
 from numba_grad.autograd.state import GradientState
 from numba_grad.compiler.evaluate import evaluate

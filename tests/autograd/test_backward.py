@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.autograd import backward_pass
 from numba_grad.autograd.graph import GradFn
 from numba_grad.compiler import evaluate as evaluation
 from numba_grad.errors import GradientError
@@ -21,15 +22,13 @@ def variable(*values):
 @pytest.fixture
 def programs(monkeypatch):
     """The targets of each program that a backward pass runs."""
-    # Not by attribute: that of the package, `backward`, is the function.
-    module = sys.modules["numba_grad.autograd.backward"]
     runs = []
 
     def counting(targets, **how):
         runs.append(list(targets))
         evaluation.evaluate(targets, **how)
 
-    monkeypatch.setattr(module, "evaluate", counting)
+    monkeypatch.setattr(backward_pass, "evaluate", counting)
     return runs
 
 

@@ -1,12 +1,11 @@
 """Rows that loops write in parts: the same gradients as of the array, in kernels that do not depend
 on the number of steps."""
 
-import sys
-
 import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.autograd import traversal
 from numba_grad.compiler.partition import flat_graph
 from numba_grad.errors import GradientError
 
@@ -16,8 +15,7 @@ P = np.array([0.7, 0.3, 0.5])
 @pytest.fixture
 def in_short_graphs(monkeypatch):
     """`backward` looks for rows in long graphs only."""
-    backward = sys.modules["numba_grad.autograd.backward"]  # not the function of this name
-    monkeypatch.setattr(backward, "is_long", lambda order: True)
+    monkeypatch.setattr(traversal, "is_long", lambda order: True)
 
 
 def by_elements(p, steps=6):
