@@ -26,7 +26,7 @@ from numba_grad.compiler.evaluate import evaluate
 from numba_grad.compiler.known_bodies import known_body
 from numba_grad.dtypes import is_floating, is_inexact, promoted
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.fresh_thread import carried
+from numba_grad.fresh_thread import carried, imported
 from numba_grad.frontend import trees
 from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.derived_functions import DerivedFunction, derived_from
@@ -357,9 +357,8 @@ class Differentiation:
         if not self.meets_callers:
             if OPS["update_slice"] in map(_op, history):
                 # Not every process needs it.
-                from numba_grad.transforms.rows_as_values import with_rows_as_values
-
-                history = with_rows_as_values(history, roots)
+                rows_as_values = imported("numba_grad.transforms.rows_as_values")
+                history = rows_as_values.with_rows_as_values(history, roots)
             looks = not is_searched and self._rerolls
             if (
                 looks

@@ -14,7 +14,6 @@ steps with 200 states 17 runs are made, where runs of s steps would leave some 2
 """
 
 import enum
-import math
 
 
 class ScheduleWord(enum.IntEnum):
@@ -156,13 +155,3 @@ def kernel(args, lo, hi):
 
 def schedule_bytes(slots: int) -> int:
     return 8 * (ScheduleWord.END + slots + 1)
-
-
-def steps_done_again(steps: int, states: int) -> int:
-    """How many steps an adjoint does with memory for so many states, by the formula above."""
-    if steps <= 1:
-        return 0
-    repeats = 0
-    while math.comb(states + repeats, states) < steps:
-        repeats += 1
-    return repeats * steps - math.comb(states + repeats, states + 1)

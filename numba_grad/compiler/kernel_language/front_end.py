@@ -14,31 +14,20 @@ from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba.core import (
-    callconv,
-    cpu,
-    errors,
-    optional,  # noqa: F401
-    types,
-    typing,
-)
+from numba.core import callconv, cpu, errors, types, typing
 from numba.core.codegen import CodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.typing import cmathdecl, mathdecl, templates
-from numba.cpython import (  # importing some of them is what registers
+from numba.core.typing import templates
+from numba.cpython import (  # importing them is what registers
     builtins,  # noqa: F401
-    cmathimpl,
     mathimpl,
     numbers,  # noqa: F401
-    rangeobj,  # noqa: F401
-    tupleobj,  # noqa: F401
 )
 
 from numba_grad.compiler import code_generation
 from numba_grad.compiler.kernel_language import (
     intrinsics,
     mathematics,
-    registry,
     sources,
     syntax_lowering,
     vector_loops,
@@ -50,17 +39,12 @@ from numba_grad.graph.collection import without_collection
 _TYPES = {"void": types.none, "int64": types.int64, "float64": types.float64}
 
 
-class _TypingContext(typing.Context):
+class _TypingContext(typing.BaseContext):
     """Numba's types of scalars. Kernels have no lists, arrays or strings, and no attributes that
     Numba would have to know: those that it has, `float.view` for one, ask its whole CPU target."""
 
     def _load_builtins(self) -> None:
         self.install_registry(_BUILTINS)
-
-    def load_additional_registries(self) -> None:
-        self.install_registry(registry.TYPING)
-        self.install_registry(mathdecl.registry)
-        self.install_registry(cmathdecl.registry)
 
 
 _BUILTINS = templates.Registry()
@@ -71,14 +55,8 @@ _BUILTINS.globals = templates.builtin_registry.globals
 class _TargetContext(cpu.CPUContext):
     """Numba's CPU target for scalars. Arrays, and SciPy for their sake, take 0.4 s to load."""
 
-    def __init__(self, typing_context: _TypingContext, target: str) -> None:
-        super().__init__(typing_context, target)
-        self.data_model_manager = registry.MODELS
-
     def load_additional_registries(self) -> None:
-        self.install_registry(registry.LOWERING)
-        self.install_registry(mathimpl.registry)
-        self.install_registry(cmathimpl.registry)
+        self.install_registry(mathimpl.registry)  # what `//` of floats is made of
 
 
 class _Nothing(CodeLibrary):

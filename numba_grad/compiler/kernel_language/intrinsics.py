@@ -14,27 +14,25 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.core.datamodel import models
-from numba.core.extending import _Intrinsic
-from numba.core.typing.templates import AbstractTemplate, signature
 
 from numba_grad.compiler.kernel_language.registry import (
+    Intrinsic,
     intrinsic,
     literal_intrinsic,
-    lowered,
-    represented,
-    typed,
+    means,
 )
 from numba_grad.compiler.kernel_language.scalars import (
     BFLOAT16,
     FLOAT16,
     INT64,
+    BufferType,
     LlvmValue,
     call_llvm,
     cast_value,
     complex_parts,
     contracted,
     from_storage,
+    llvm_type,
     make_complex,
     size_in_bytes,
     storage_type,
@@ -44,31 +42,13 @@ from numba_grad.compiler.kernel_language.scalars import (
 
 REASSOCIATE = ("reassoc", "contract")
 
-# Filled by `_define_cast`: from the name as kernels write it (an intrinsic) to the element type.
+# Filled by `_define_cast`: from the name as kernels write it to the element type.
 _SCALAR_TYPES: dict[Any, types.Type] = {}
 
 
-class BufferType(types.Type):
-    """A typed pointer. Buffers of different `scope` are promised not to overlap.
-
-    `scope` None promises nothing.
-    """
-
-    def __init__(self, element: types.Type, scope: int | None) -> None:
-        self.element = element
-        self.scope = scope
-        super().__init__(name=f"BufferType({element}, {scope})")
-
-
-@represented(BufferType)
-class _BufferModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, buffer_type: BufferType) -> None:
-        super().__init__(manager, buffer_type, storage_type(buffer_type.element).as_pointer())
-
-
-def _element_type(name_type: types.Type) -> types.Type | None:
+def _element_type(name: Any) -> types.Type | None:
     """The element type that a dtype name of kernel source stands for."""
-    return _SCALAR_TYPES.get(getattr(name_type, "typing_key", None))
+    return _SCALAR_TYPES.get(name)
 
 
 # Pointers and memory.
@@ -85,7 +65,7 @@ def buffer(typing_context, args, position, dtype):
 
     def lower(context, builder, signature, arguments):
         address = _load_word(builder, arguments[0], word)
-        return builder.inttoptr(address, context.get_value_type(buffer_type))
+        return builder.inttoptr(address, llvm_type(buffer_type))
 
     return buffer_type(types.int64, position, dtype), lower
 
@@ -99,7 +79,7 @@ def pointer(typing_context, address, dtype):
     buffer_type = BufferType(element, None)
 
     def lower(context, builder, signature, arguments):
-        return builder.inttoptr(arguments[0], context.get_value_type(buffer_type))
+        return builder.inttoptr(arguments[0], llvm_type(buffer_type))
 
     return buffer_type(types.int64, dtype), lower
 
@@ -206,60 +186,47 @@ def _part_pointers(builder, buffer_type: BufferType, base: ir.Value, index: ir.V
     return [real, builder.gep(real, [ir.Constant(INT64, 1)], inbounds=True)]
 
 
-@typed(operator.getitem)
-class _BufferGetItem(AbstractTemplate):
-    def generic(self, args, kws):
-        if (
-            len(args) == 2
-            and isinstance(args[0], BufferType)
-            and isinstance(args[1], types.Integer)
-        ):
-            return signature(value_type(args[0].element), args[0], types.int64)
+@means(operator.getitem)
+def load_element(typing_context, buffer_type, index):
+    if not isinstance(buffer_type, BufferType) or not isinstance(index, types.Integer):
         return None
+    element = buffer_type.element
+
+    def lower(context, builder, signature, arguments):
+        parts = []
+        for place in _part_pointers(builder, buffer_type, *arguments):
+            part = builder.load(place, align=size_in_bytes(storage_type(element)))
+            _mark_scope(builder, part, buffer_type.scope)
+            parts.append(part)
+        if isinstance(element, types.Complex):
+            return make_complex(builder, *parts)
+        return from_storage(builder, parts[0], element)
+
+    return value_type(element)(buffer_type, types.int64), lower
 
 
-@typed(operator.setitem)
-class _BufferSetItem(AbstractTemplate):
-    def generic(self, args, kws):
-        if (
-            len(args) == 3
-            and isinstance(args[0], BufferType)
-            and isinstance(args[1], types.Integer)
-        ):
-            value = types.unliteral(args[2])
-            if isinstance(value, types.Boolean | types.Number):
-                return signature(types.none, args[0], types.int64, value)
+@means(operator.setitem)
+def store_element(typing_context, buffer_type, index, value):
+    given = types.unliteral(value)
+    if not isinstance(buffer_type, BufferType) or not isinstance(index, types.Integer):
         return None
-
-
-@lowered(operator.getitem, BufferType, types.int64)
-def _load_element(context, builder, signature, arguments):
-    buffer_type = signature.args[0]
+    if not _is_scalar(given):
+        return None
     element = buffer_type.element
-    parts = []
-    for place in _part_pointers(builder, buffer_type, *arguments):
-        part = builder.load(place, align=size_in_bytes(storage_type(element)))
-        _mark_scope(builder, part, buffer_type.scope)
-        parts.append(part)
-    if isinstance(element, types.Complex):
-        return make_complex(builder, *parts)
-    return from_storage(builder, parts[0], element)
 
+    def lower(context, builder, signature, arguments):
+        base, index, value = arguments
+        value = cast_value(builder, value, given, element)
+        if isinstance(element, types.Complex):
+            parts = complex_parts(builder, value)
+        else:
+            parts = [to_storage(builder, value, element)]
+        places = _part_pointers(builder, buffer_type, base, index)
+        for place, part in zip(places, parts, strict=True):
+            store = builder.store(part, place, align=size_in_bytes(storage_type(element)))
+            _mark_scope(builder, store, buffer_type.scope)
 
-@lowered(operator.setitem, BufferType, types.int64, types.Any)
-def _store_element(context, builder, signature, arguments):
-    buffer_type, _, given = signature.args
-    base, index, value = arguments
-    element = buffer_type.element
-    value = cast_value(builder, value, given, element)
-    if isinstance(element, types.Complex):
-        parts = complex_parts(builder, value)
-    else:
-        parts = [to_storage(builder, value, element)]
-    places = _part_pointers(builder, buffer_type, base, index)
-    for place, part in zip(places, parts, strict=True):
-        store = builder.store(part, place, align=size_in_bytes(storage_type(element)))
-        _mark_scope(builder, store, buffer_type.scope)
+    return types.none(buffer_type, types.int64, given), lower
 
 
 # Dtypes and casts.
@@ -332,7 +299,7 @@ def bitcast(typing_context, value, dtype):
         return None
 
     def lower(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], context.get_value_type(target))
+        return builder.bitcast(arguments[0], llvm_type(target))
 
     return target(source, dtype), lower
 
@@ -369,17 +336,15 @@ def _complex_comparison(
 
 
 def _define_complex_order(function: Callable[..., Any], operation: str) -> None:
-    class Typing(AbstractTemplate):
-        def generic(self, args, kws):
-            if len(args) == 2 and args[0] == args[1] and isinstance(args[0], types.Complex):
-                return signature(types.boolean, *args)
+    @means(function)
+    def compare(typing_context, a, b):
+        if a != b or not isinstance(a, types.Complex):
             return None
 
-    typed(function)(Typing)
+        def lower(context, builder, signature, arguments):
+            return _complex_comparison(builder, operation, *arguments)
 
-    @lowered(function, types.Complex, types.Complex)
-    def lower(context, builder, signature, arguments):
-        return _complex_comparison(builder, operation, *arguments)
+        return types.boolean(a, b), lower
 
 
 _define_complex_order(operator.lt, "<")
@@ -441,18 +406,15 @@ def call(typing_context, address, *arguments):
 
     Functions that return nothing may be called too: then the result means nothing.
     """
-    if len(arguments) == 1 and isinstance(arguments[0], types.BaseTuple):
-        arguments = tuple(arguments[0].types)
     given = [types.float64 if isinstance(t, types.Float) else types.int64 for t in arguments]
 
     def lower(context, builder, signature, values):
-        address, packed = values
-        operands = cgutils.unpack_tuple(builder, packed, len(given))
+        address, *operands = values
         function_type = ir.FunctionType(INT64, [operand.type for operand in operands])
         function = builder.inttoptr(address, function_type.as_pointer())
         return builder.call(function, operands)
 
-    return types.int64(types.int64, types.Tuple(given)), lower
+    return types.int64(types.int64, *given), lower
 
 
 # Atomic words, for the engine. All operations on them happen in one order, the same for every
@@ -705,7 +667,7 @@ reduce_maximum = _reduction(_reduce_maximum)
 reduce_minimum = _reduction(_reduce_minimum)
 
 
-def _define_extreme(name: str, comparison: str) -> _Intrinsic:
+def _define_extreme(name: str, comparison: str) -> Intrinsic:
     """Python's `min` and `max` of two numbers of one type. Numba's own compile Python code."""
 
     def extreme(typing_context, a, b):
@@ -724,7 +686,7 @@ def _define_extreme(name: str, comparison: str) -> _Intrinsic:
     return intrinsic(extreme)
 
 
-NAMESPACE = {name: value for name, value in globals().items() if isinstance(value, _Intrinsic)} | {
+NAMESPACE = {name: value for name, value in globals().items() if isinstance(value, Intrinsic)} | {
     "min": _define_extreme("min", "<"),
     "max": _define_extreme("max", ">"),
 }

@@ -30,7 +30,7 @@ from numba_grad.compiler.elementary.registry import (
     ElementaryFunction,
 )
 from numba_grad.compiler.elementary.scalar import BOOL, FLOAT32, FLOAT64
-from numba_grad.compiler.kernel_language.registry import intrinsic, lowered
+from numba_grad.compiler.kernel_language.registry import intrinsic, means
 from numba_grad.compiler.kernel_language.scalars import complex_parts, contracted, make_complex
 
 _LLVM_KIND = {types.float32: FLOAT32, types.float64: FLOAT64}
@@ -224,20 +224,28 @@ def _common_type(typing_context: Any, arguments: tuple, function: ElementaryFunc
 NAMESPACE: dict[str, Any] = {name: _intrinsic(function) for name, function in FUNCTIONS.items()}
 
 
-# What operators mean in kernels alone, not in the user's functions: of the very types that Numba's
-# own is for, since of the class Complex, that would go first.
-@lowered(operator.mul, types.complex64, types.complex64)
-@lowered(operator.mul, types.complex128, types.complex128)
-def _multiply_complex(context, builder, signature, values):
+@means(operator.mul)
+def _multiply_complex(typing_context, a, b):
     """Numba's own is Python code, which from Python 3.14 on has branches for infinities."""
-    (ar, ai), (br, bi) = (complex_parts(builder, value) for value in values)
-    real = contracted(builder, builder.fsub, (ar, br), (ai, bi))
-    imaginary = contracted(builder, builder.fadd, (ar, bi), (ai, br))
-    return make_complex(builder, real, imaginary)
+    if a != b or not isinstance(a, types.Complex):
+        return None
+
+    def generate(context, builder, signature, values):
+        (ar, ai), (br, bi) = (complex_parts(builder, value) for value in values)
+        real = contracted(builder, builder.fsub, (ar, br), (ai, bi))
+        imaginary = contracted(builder, builder.fadd, (ar, bi), (ai, br))
+        return make_complex(builder, real, imaginary)
+
+    return a(a, b), generate
 
 
-@lowered(operator.truediv, types.complex64, types.complex64)
-@lowered(operator.truediv, types.complex128, types.complex128)
-def _divide_complex(context, builder, signature, values):
+@means(operator.truediv)
+def _divide_complex(typing_context, a, b):
     """Numba's own raises where the divisor is 0: the kernel would end without its results."""
-    return _call(FUNCTIONS["divide"], signature.return_type, builder, values)
+    if a != b or not isinstance(a, types.Complex):
+        return None
+
+    def generate(context, builder, signature, values):
+        return _call(FUNCTIONS["divide"], a, builder, values)
+
+    return a(a, b), generate

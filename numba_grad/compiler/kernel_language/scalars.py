@@ -24,8 +24,22 @@ ScalarType = Any
 LlvmValue = Any
 
 
-def llvm_type(scalar: ScalarType) -> Any:
+class BufferType(types.Type):
+    """A typed pointer. Buffers of different `scope` are promised not to overlap.
+
+    `scope` None promises nothing.
+    """
+
+    def __init__(self, element: ScalarType, scope: int | None) -> None:
+        self.element = element
+        self.scope = scope
+        super().__init__(name=f"BufferType({element}, {scope})")
+
+
+def llvm_type(scalar: ScalarType | BufferType) -> Any:
     """The LLVM type of a value in registers."""
+    if isinstance(scalar, BufferType):
+        return storage_type(scalar.element).as_pointer()
     if isinstance(scalar, types.Boolean):
         return ir.IntType(1)
     if isinstance(scalar, types.Complex):

@@ -42,6 +42,7 @@ from numba_grad.compiler.kernel_language.scalars import (
     cast_value,
     complex_parts,
     floor_division,
+    llvm_type,
 )
 from numba_grad.compiler.kernel_language.sources import Source, VariableUses, read
 from numba_grad.compiler.kernel_language.statements import every_statement
@@ -274,9 +275,7 @@ class FunctionLowering:
             return
         variable = self.variables.get(name)
         if variable is None:
-            place = self.entry_builder_before_end().alloca(
-                self.meanings.target_context.get_value_type(kind), name=name
-            )
+            place = self.entry_builder_before_end().alloca(llvm_type(kind), name=name)
             variable = self.variables[name] = Typed(kind, place)
         self.builder.store(self.converted(name, given, variable.type, node), variable.value)
 
@@ -646,7 +645,7 @@ class FunctionLowering:
         found = self.meanings.of_call(function, tuple([argument.type for argument in arguments]))
         if found is None:
             called = getattr(function, "typing_key", function)
-            name = getattr(called, "__name__", None) or getattr(called, "_name", called)
+            name = getattr(called, "__name__", called)
             given = ", ".join(str(types.unliteral(argument.type)) for argument in arguments)
             raise self.error(node, f"there is no {name}({given})")
         builder = self.builder
@@ -656,11 +655,6 @@ class FunctionLowering:
             if value is not None and kind is not argument.type:
                 value = self.cast(value, argument.type, kind)
             values.append(value)
-        if found.packed_from is not None:
-            first = found.packed_from
-            kind = found.signature.args[first]
-            rest = self.meanings.target_context.make_tuple(builder, kind, values[first:])
-            values[first:] = [rest]
         return Typed(found.signature.return_type, found.implementation(builder, values))
 
     def cast(self, value: Any, source: Any, target: Any) -> Any:
@@ -695,9 +689,8 @@ def lower_function(
 ) -> None:
     """Add the function `entry_name` of a source to the module, as a C function called `symbol`."""
     source = read(text, entry_name)
-    context = meanings.target_context
-    result = ir.VoidType() if return_type == types.none else context.get_value_type(return_type)
-    kinds = [context.get_value_type(kind) for kind in argument_types]
+    result = ir.VoidType() if return_type == types.none else llvm_type(return_type)
+    kinds = [llvm_type(kind) for kind in argument_types]
     function = ir.Function(module, ir.FunctionType(result, kinds), symbol)
     lowering = FunctionLowering(source, names, meanings, function, return_type)
     if module.numba_grad_writes_vectors:

@@ -34,10 +34,10 @@ from numba.np.numpy_support import from_dtype
 
 from numba_grad.compiler import code_generation
 from numba_grad.compiler.kernel_language import front_end, intrinsics
-from numba_grad.compiler.kernel_language.intrinsics import BufferType
 from numba_grad.compiler.kernel_language.meanings import Meanings
 from numba_grad.compiler.kernel_language.scalars import (
     INT64,
+    BufferType,
     cast_value,
     size_in_bytes,
     storage_type,
