@@ -791,6 +791,22 @@ def test_what_looks_for_leaks_goes_with_them(monkeypatch):
     assert not watched()
 
 
+def test_nothing_is_looked_for_in_what_only_caches_hold(monkeypatch):
+    """A body with a user's function in it stays with what is known of the loop's types."""
+    monkeypatch.setattr(traced_bodies, "_leaks", {})
+
+    def squares(x, out):
+        for i in range(x.shape[0]):
+            out[i] = x[i] ** 2
+
+    square = ng.differentiable(squares)
+    halved = ng.jit(lambda x: ng.fori_loop(0, 3, lambda k, s: square(s / 2, np.zeros(4)), x))
+    np.testing.assert_array_equal(halved(np.full(4, 2.0)), np.full(4, 1 / 64))
+    gc.collect()
+    ng.tensor(1.0) + 1.0
+    assert not traced_bodies._leaks
+
+
 def test_a_leak_out_of_a_function_that_raises_is_named():
     leaked = []
 
