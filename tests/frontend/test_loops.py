@@ -1130,10 +1130,8 @@ FIELDS = {  # with how the first array is made, and how many arrays are carried
 }
 
 
-@pytest.mark.thorough(but="^assigned$")
-@pytest.mark.parametrize("step", FIELDS)
-def test_fields_in_one_array_are_carried_one_by_one(step):
-    put_together, carried = FIELDS[step]
+def loss_of_fields(step):
+    put_together, _ = FIELDS[step]
     speed, *fields = np.random.default_rng(11).random((4, 40))
     first, weights = put_together(fields), put_together([np.ones(40), np.arange(40.0), np.ones(40)])
 
@@ -1143,6 +1141,21 @@ def test_fields_in_one_array_are_carried_one_by_one(step):
         )
         return (last * states[3] * weights).sum() + (parts**2).sum() + states[-1].sum()
 
+    return loss, speed, first, weights
+
+
+@pytest.mark.parametrize("step", FIELDS)
+def test_fields_in_one_array_are_carried_one_by_one(step):
+    loss, speed, first, _ = loss_of_fields(step)
+    graph = ng.jit(lambda c, s: loss(c, s, None)).lower(speed, first).graph
+    assert f"carried={FIELDS[step][1]}," in str(graph)
+
+
+@pytest.mark.thorough(but="^assigned$")
+@pytest.mark.parametrize("step", FIELDS)
+def test_loops_of_fields_in_one_array_compute_what_python_does(step):
+    loss, speed, first, weights = loss_of_fields(step)
+
     def in_python(speed, first):
         states, parts, s = [], 0.0, first
         for _ in range(9):
@@ -1151,12 +1164,18 @@ def test_fields_in_one_array_are_carried_one_by_one(step):
             parts = parts + (s[1:2] ** 2).sum()
         return (s * states[3] * weights).sum() + parts + s.sum()
 
-    found = bits_within_budgets(loss, speed, first)
-    for x, y in zip(found, ng.jit(ng.grad(in_python, (0, 1)))(speed, first), strict=True):
+    value, found = ng.jit(ng.value_and_grad(loss, (0, 1)))(speed, first, None)
+    expected, of_python = ng.jit(ng.value_and_grad(in_python, (0, 1)))(speed, first)
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    for x, y in zip(found, of_python, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-11)
-    value = ng.jit(lambda c, s: loss(c, s, None))
-    np.testing.assert_allclose(value(speed, first), in_python(speed, first), rtol=1e-12)
-    assert f"carried={carried}," in str(value.lower(speed, first).graph)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("step", FIELDS)
+def test_gradients_of_fields_within_budgets_and_forward_mode(step):
+    loss, speed, first, _ = loss_of_fields(step)
+    found = bits_within_budgets(loss, speed, first)
     directions = np.cos(speed), np.sin(first)
     forward = ng.jvp(lambda c, s: loss(c, s, None), (speed, first), directions)[1]
     backward = sum([(g * t).sum() for g, t in zip(found, directions, strict=True)])
