@@ -180,7 +180,7 @@ CASES = (
 
 
 # Numba compiles functions of NumPy while it finds the types of the others.
-@pytest.mark.thorough(but="^(?!contour_integral|arrays|matrices)")
+@pytest.mark.thorough(but="^(?!contour_integral|arrays|matrices)", every=2)
 @pytest.mark.parametrize(("function", "arguments", "writes"), CASES)
 def test_values_gradients_and_tangents(function, arguments, writes):
     case = Case(ng.differentiable(function), function, arguments, writes)
