@@ -6,7 +6,8 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE # a hundred processes of the tests import the package
 
 python = $(VENV)/bin/python
-install = $(python) -m pip install --quiet --disable-pip-version-check
+# Without compiling thousands of modules that nobody imports: those that are, are compiled then.
+install = $(python) -m pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo demo-mpi docs test test-all lint lint-format lint-rules lint-types clean
 

@@ -28,6 +28,7 @@ from typing import Any
 import hypothesis
 import numpy as np
 import pytest
+from hypothesis.internal.conjecture import providers
 
 # A shell that starts a job in the background has it, and all its children, ignore interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -43,6 +44,11 @@ hypothesis.settings.register_profile(
     "few", hypothesis.settings.get_profile("repeat"), max_examples=25
 )
 hypothesis.settings.load_profile("repeat")
+
+# Nor do examples depend on the code: hypothesis would try the constants of all modules that are
+# imported, too, and reading 700 modules for them takes 3 s in each process. No setting says so.
+assert callable(providers._get_local_constants)
+providers._get_local_constants = lambda: providers._local_constants
 
 # Kernel sources, compared as text by tests/compiler/test_golden.py.
 collect_ignore_glob = ["tests/golden/*"]

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any
 
 from numba_grad.errors import TracingError, explain
 from numba_grad.fresh_thread import carried
@@ -109,20 +110,22 @@ class _Leak:
     """A node of a body whose trace is over, as long as somebody has its tensor."""
 
     node: weakref.ref[Node]
+    tensor: weakref.ref[Any]  # kept for what it calls when the tensor goes
     body: TracedBody
     place: Place | None
 
-    def error(self) -> TracingError:
-        line = None if self.place is None else _line(*self.place)
-        return TracingError(
-            explain(
-                self.body.operation,
-                "a tensor of the inside is used outside, where it has no value",
-                got={"made in": self.body, **({"at": line} if line else {})},
-                expected="use of what the function returns",
-                fix="the tensor as part of what the function returns",
-            )
+
+def _used_outside(body: TracedBody, place: Place | None) -> TracingError:
+    line = None if place is None else _line(*place)
+    return TracingError(
+        explain(
+            body.operation,
+            "a tensor of the inside is used outside, where it has no value",
+            got={"made in": body, **({"at": line} if line else {})},
+            expected="use of what the function returns",
+            fix="the tensor as part of what the function returns",
         )
+    )
 
 
 def _line(code: CodeType, instruction: int) -> str | None:
@@ -138,15 +141,17 @@ _leaks: dict[int, _Leak] = {}  # by the `id` of the node
 
 
 def _look_out_for(nodes: dict[Node, Place | None], body: TracedBody) -> None:
-    """See that whoever uses the tensors of these, that are still there, is told so. What a function
-    has returned goes soon, and then recording costs what it did before."""
+    """See that whoever uses the tensors of these, that are still there, is told so. They go soon,
+    but for those that leak, and then recording costs what it did before; their nodes may stay with
+    what was compiled."""
     for node, place in nodes.items():
-        if held_tensor(node) is None:
+        tensor = held_tensor(node)
+        if tensor is None:
             continue
         key = id(node)
         # At any time, in any thread: no locks here.
-        gone = weakref.ref(node, lambda _, key=key: _leaks.pop(key, None))
-        _leaks[key] = _Leak(gone, body, place)
+        held = weakref.ref(tensor, lambda _, key=key: _leaks.pop(key, None))
+        _leaks[key] = _Leak(weakref.ref(node), held, body, place)
     if _leaks:
         observers.set_leak_observer(_check_inputs)
 
@@ -167,9 +172,14 @@ def _check_inputs(node: Node) -> None:
     if current.is_rebuilding:
         return
     for x in node.inputs:
-        leak = _leaks.get(id(x))
-        if leak is not None and leak.node() is x:
-            raise leak.error()
+        leak = _leak_of(x)
+        if leak is not None:
+            raise _used_outside(leak.body, leak.place)
+
+
+def _leak_of(node: Node) -> _Leak | None:
+    leak = _leaks.get(id(node))
+    return leak if leak is not None and leak.node() is node else None
 
 
 def check_assigned_inside(old: Node) -> None:
@@ -207,5 +217,5 @@ def check_inside(argument: Node, asked: Node | None = None) -> None:
     """
     body = _body_of.get(argument) if argument.op is ARGUMENT else None
     if body is not None and not body.is_running:
-        known = _leaks.get(id(asked))
-        raise (known or _Leak(weakref.ref(argument), body, None)).error()
+        leak = None if asked is None else _leak_of(asked)
+        raise _used_outside(body, None) if leak is None else _used_outside(leak.body, leak.place)

@@ -102,7 +102,7 @@ def test_nor_do_they_where_loops_stay_steps(name, transform):
     check_kernels(name, transform, 20)
 
 
-@pytest.mark.thorough(every=4)
+@pytest.mark.thorough(every=8)
 @pytest.mark.usefixtures("loops_stay_steps")
 @pytest.mark.parametrize("name", LOOPS)
 def test_nor_do_they_where_every_operation_is_recorded_anew(name, sources_by_run):
@@ -115,7 +115,7 @@ def test_nor_do_they_where_every_operation_is_recorded_anew(name, sources_by_run
     assert len(many - fewest) <= 2
 
 
-@pytest.mark.thorough(every=4)
+@pytest.mark.thorough(every=8)
 @pytest.mark.usefixtures("loops_stay_steps")
 @pytest.mark.parametrize("name", LOOPS)
 def test_more_steps_lower_nothing_again(name, monkeypatch):

@@ -119,6 +119,7 @@ def kernels_of(program: CompiledProgram) -> set[str]:
     return {x for x, kernel in program.kernels.items() if not kernel.is_quick} - {WALK}
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_bodies_compute_what_they_compute_as_a_whole(program, monkeypatch):
     with configure(engine="reference"):

@@ -112,57 +112,56 @@ def test_singular_values_of_every_shape(dtype: np.dtype) -> None:
         close(x, np.linalg.pinv(a.astype(np.complex128)) @ b, dtype, factor=condition)
 
 
-@pytest.mark.thorough(but="complex64")
+@pytest.mark.thorough(but="5-complex64")
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_functions_of_square_matrices(dtype: np.dtype) -> None:
-    for n in (1, 2, 5, 40):
-        a = random(dtype, 3, n, n)
-        double = a.astype(np.complex128)
-        h = a + a.conj().mT
-        for lower in (True, False):
-            triangle = np.tril(h) if lower else np.triu(h)
-            call = kernels.eigh_call(dtype, n, 3, lower=lower, vectors=True)
-            packed = run(call, [triangle], (3, n + 1, n), dtype)
-            vectors, values = packed[:, :n], packed[:, n:]
-            unitary(vectors, dtype)
-            close(vectors * values @ vectors.conj().mT, h, dtype)
-            call = kernels.eigh_call(dtype, n, 3, lower=lower, vectors=False)
-            close(run(call, [triangle], (3, n), real_of(dtype)), np.real(values[:, 0]), dtype)
-
-        result = np.result_type(dtype, np.complex64)
-        packed = run(kernels.eig_call(dtype, n, 3, vectors=True), [a], (3, n + 1, n), result)
+@pytest.mark.parametrize("n", [1, 2, 5, 40])
+def test_functions_of_square_matrices(n: int, dtype: np.dtype) -> None:
+    a = random(dtype, 3, n, n)
+    double = a.astype(np.complex128)
+    h = a + a.conj().mT
+    for lower in (True, False):
+        triangle = np.tril(h) if lower else np.triu(h)
+        call = kernels.eigh_call(dtype, n, 3, lower=lower, vectors=True)
+        packed = run(call, [triangle], (3, n + 1, n), dtype)
         vectors, values = packed[:, :n], packed[:, n:]
-        close(a @ vectors, vectors * values, dtype)
-        close(np.linalg.norm(vectors, axis=1), np.ones((3, n)), dtype)
-        alone = run(kernels.eig_call(dtype, n, 3, vectors=False), [a], (3, n), result)
-        ours, theirs = (
-            sorted(x.ravel(), key=lambda z: (round(abs(z), 2), z.real, z.imag))
-            for x in (alone, values)
-        )
-        close(np.abs(ours), np.abs(theirs), dtype, factor=10)
+        unitary(vectors, dtype)
+        close(vectors * values @ vectors.conj().mT, h, dtype)
+        call = kernels.eigh_call(dtype, n, 3, lower=lower, vectors=False)
+        close(run(call, [triangle], (3, n), real_of(dtype)), np.real(values[:, 0]), dtype)
 
-        definite = a @ a.conj().mT + n * np.eye(n, dtype=dtype)
-        factor = run(kernels.cholesky_call(dtype, n, 3), [np.tril(definite)], a.shape, dtype)
-        close(factor @ factor.conj().mT, definite, dtype)
-        np.testing.assert_array_equal(np.triu(factor, 1), 0)
+    result = np.result_type(dtype, np.complex64)
+    packed = run(kernels.eig_call(dtype, n, 3, vectors=True), [a], (3, n + 1, n), result)
+    vectors, values = packed[:, :n], packed[:, n:]
+    close(a @ vectors, vectors * values, dtype)
+    close(np.linalg.norm(vectors, axis=1), np.ones((3, n)), dtype)
+    alone = run(kernels.eig_call(dtype, n, 3, vectors=False), [a], (3, n), result)
+    ours, theirs = (
+        sorted(x.ravel(), key=lambda z: (round(abs(z), 2), z.real, z.imag)) for x in (alone, values)
+    )
+    close(np.abs(ours), np.abs(theirs), dtype, factor=10)
 
-        close(run(kernels.det_call(dtype, n, 3), [a], (3,), dtype), np.linalg.det(double), dtype)
-        sign, logarithm = np.linalg.slogdet(double)
-        packed = run(kernels.slogdet_call(dtype, n, 3), [a], (3, 2), dtype)
-        close(packed[:, 0], sign, dtype)
-        close(packed[:, 1], logarithm, dtype)
-        expected = np.linalg.det(double)[:, None, None] * np.linalg.inv(double).mT
-        cofactors = run(kernels.cofactor_call(dtype, n, 3), [a], a.shape, dtype)
-        close(cofactors, expected, dtype, factor=10)
-        e = random(dtype, 3, n, n)
-        x = np.linalg.inv(double)
-        trace = np.trace(x @ e, axis1=1, axis2=2)[:, None, None]
-        expected = trace * expected - (e @ x).mT @ expected
-        change = run(kernels.cofactor_in_direction_call(dtype, n, 3), [a, e], a.shape, dtype)
-        close(change, expected, dtype, factor=10)
-        small = a / n**0.5
-        expected = scipy.linalg.expm(small.astype(np.complex128))
-        close(run(kernels.expm_call(dtype, n, 3), [small], a.shape, dtype), expected, dtype)
+    definite = a @ a.conj().mT + n * np.eye(n, dtype=dtype)
+    factor = run(kernels.cholesky_call(dtype, n, 3), [np.tril(definite)], a.shape, dtype)
+    close(factor @ factor.conj().mT, definite, dtype)
+    np.testing.assert_array_equal(np.triu(factor, 1), 0)
+
+    close(run(kernels.det_call(dtype, n, 3), [a], (3,), dtype), np.linalg.det(double), dtype)
+    sign, logarithm = np.linalg.slogdet(double)
+    packed = run(kernels.slogdet_call(dtype, n, 3), [a], (3, 2), dtype)
+    close(packed[:, 0], sign, dtype)
+    close(packed[:, 1], logarithm, dtype)
+    expected = np.linalg.det(double)[:, None, None] * np.linalg.inv(double).mT
+    cofactors = run(kernels.cofactor_call(dtype, n, 3), [a], a.shape, dtype)
+    close(cofactors, expected, dtype, factor=10)
+    e = random(dtype, 3, n, n)
+    x = np.linalg.inv(double)
+    trace = np.trace(x @ e, axis1=1, axis2=2)[:, None, None]
+    expected = trace * expected - (e @ x).mT @ expected
+    change = run(kernels.cofactor_in_direction_call(dtype, n, 3), [a, e], a.shape, dtype)
+    close(change, expected, dtype, factor=10)
+    small = a / n**0.5
+    expected = scipy.linalg.expm(small.astype(np.complex128))
+    close(run(kernels.expm_call(dtype, n, 3), [small], a.shape, dtype), expected, dtype)
 
 
 @pytest.mark.thorough(but="complex64")

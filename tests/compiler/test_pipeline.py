@@ -271,6 +271,7 @@ def test_no_cycles_are_collected_while_a_graph_is_lowered(monkeypatch):
     assert gc.isenabled()
 
 
+@pytest.mark.thorough
 def test_long_sums_whose_terms_are_all_in_memory_are_cut():
     a, x = np.linspace(0, 1, 110 * 110 * 2).reshape(2, 110, 110)
 

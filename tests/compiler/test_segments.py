@@ -41,6 +41,7 @@ def kernels(f, *args):
     return {kernel.source for kernel in ng.jit(f).lower(*args).kernels}
 
 
+@pytest.mark.thorough
 def test_more_steps_need_no_more_kernels():
     few = kernels(lotka_volterra(300), START, PARAMETERS)
     before = build.statistics().compilations

@@ -55,6 +55,7 @@ def value_and_gradients(f):
     return ng.jit(ng.value_and_grad(lambda x, w: np.sum(np.sin(f(x, w))), argnums=(0, 1)))
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize("name", WAYS)
 def test_ways_of_writing_a_sum_agree(name):
     way, plain = (value_and_gradients(f)(X, K) for f in WAYS[name])

@@ -130,48 +130,56 @@ class _Launch:
 class _Pointer:
     """A typed pointer into an allocation."""
 
-    __slots__ = ("address", "array", "is_checked", "is_narrow", "launch", "name")
+    __slots__ = (
+        *("address", "array", "convert", "is_checked", "is_narrow", "itemsize", "launch", "name"),
+        "size",
+    )
 
     def __init__(self, launch: _Launch, name: str, array: np.ndarray) -> None:
         self.launch, self.name, self.array = launch, name, array
-        self.address = array.ctypes.data
+        self.address, self.size, self.itemsize = array.ctypes.data, array.size, array.itemsize
+        self.convert = _conversion(array.dtype)
         self.is_narrow = is_narrow(array.dtype)
         # The error record takes whichever error comes first.
         self.is_checked = not name.startswith("errors")
 
     def _place(self, index: Any) -> int:
         index = operator.index(index)
-        if not 0 <= index < self.array.size:
+        if not 0 <= index < self.size:
             raise EmulationError(
-                f"{self.name}[{index}]: from there on {self.array.size} elements of "
+                f"{self.name}[{index}]: from there on {self.size} elements of "
                 f"{self.array.dtype} are allocated"
             )
         return index
 
     def __getitem__(self, index: Any) -> Any:
-        index = self._place(index)
-        if self.launch.writers and self.is_checked:
-            writer = self.launch.writers.get(self.address + index * self.array.itemsize)
-            if writer is not None and not self.launch.is_ordered(writer):
+        if type(index) is not int or not 0 <= index < self.size:
+            index = self._place(index)
+        launch = self.launch
+        if launch.writers and self.is_checked:
+            writer = launch.writers.get(self.address + index * self.itemsize)
+            if writer is not None and not launch.is_ordered(writer):
                 raise EmulationError(f"{self.name}[{index}] is read while another thread writes it")
         return self.array.item(index) if self.is_narrow else self.array[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        index = self._place(index)
+        if type(index) is not int or not 0 <= index < self.size:
+            index = self._place(index)
         launch = self.launch
         if self.is_checked:
-            key = self.address + index * self.array.itemsize
+            key = self.address + index * self.itemsize
             writer = launch.writers.get(key)
             if writer is not None and not launch.is_ordered(writer):
                 raise EmulationError(f"{self.name}[{index}] is written by two threads")
             launch.writers[key] = launch.now()
-        _store(self.array, index, value)
+        self.array[index] = value if self.convert is None else self.convert(value)
 
     def add(self, index: Any, value: Any) -> Any:
         """In one step, so no race; floating sums depend on who comes first."""
         index = self._place(index)
         old = self.array[index]
-        _store(self.array, index, old + self.array.dtype.type(value))
+        value = old + self.array.dtype.type(value)
+        self.array[index] = value if self.convert is None else self.convert(value)
         return old
 
 
@@ -247,13 +255,17 @@ class _Local:
         self.values[index] = self.convert(value)
 
 
-def _store(array: np.ndarray, place: int, value: Any) -> None:
-    dtype = array.dtype
+def _conversion(dtype: np.dtype) -> Callable[[Any], Any] | None:
+    """What becomes of a value before it is stored, if anything does."""
     if dtype.kind in "iu":
-        value = INTEGERS[dtype.name](value)
-    elif dtype.kind != "c" and isinstance(value, COMPLEX):
+        return INTEGERS[dtype.name]
+    return None if dtype.kind == "c" else functools.partial(_real, dtype)
+
+
+def _real(dtype: np.dtype, value: Any) -> Any:
+    if isinstance(value, COMPLEX):
         raise EmulationError(f"a complex value is stored as {dtype}")
-    array[place] = value
+    return value
 
 
 def _pointer(launch: _Launch, name: str, dtype: np.dtype, address: int, memory: Memory) -> _Pointer:
@@ -274,6 +286,13 @@ _PAUSES = {
     "all_sync": "warp", "any_sync": "warp", "ballot_sync": "warp",
 }
 # fmt: on
+# Whose value a lane gets.
+_SOURCES: dict[str, Callable[[int, int], int]] = {
+    "shfl_sync": lambda lane, by: by,
+    "shfl_up_sync": operator.sub,
+    "shfl_down_sync": operator.add,
+    "shfl_xor_sync": operator.xor,
+}
 
 
 @dataclass(slots=True)
@@ -362,19 +381,15 @@ def _exchanged(requests: list[tuple]) -> list[Any]:
         return [(all if name == "all_sync" else any)(values)] * len(values)
     if name == "ballot_sync":
         return [sum(bool(value) << k for k, value in enumerate(values))] * len(values)
-    if len({int if isinstance(value, INTEGER) else type(value) for value in values}) > 1:
+    types = set(map(type, values))
+    if len({int if issubclass(found, INTEGER) else found for found in types}) > 1:
         raise EmulationError(f"{name}: values of several types: {values}")
     if not isinstance(values[0], MOVABLE):
         raise EmulationError(f"{name}: hardware moves no {type(values[0])}")
+    source_of = _SOURCES[name]
     result = []
     for lane, request in enumerate(requests):
-        by = request[4]
-        source = {
-            "shfl_sync": by,
-            "shfl_up_sync": lane - by,
-            "shfl_down_sync": lane + by,
-            "shfl_xor_sync": lane ^ by,
-        }[name]
+        source = source_of(lane, request[4])
         inside = 0 <= source < WARP
         if inside and source >= len(values):
             raise EmulationError(f"{name}: lane {source} of a warp of {len(values)} threads")
@@ -461,6 +476,14 @@ def _attribute(node: ast.AST) -> str:
     return node.attr if is_cuda and isinstance(node, ast.Attribute) else ""
 
 
+def _is_shared_array(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr == "array"
+        and _attribute(node.value) == "shared"
+    )
+
+
 class _Transformer(ast.NodeTransformer):
     """Calls that wait become yields; shared arrays learn which they are."""
 
@@ -476,7 +499,7 @@ class _Transformer(ast.NodeTransformer):
             return ast.Yield(ast.Tuple([*site, *node.args], ast.Load()))
         if isinstance(node.func, ast.Name) and node.func.id in self.pausing:
             return ast.YieldFrom(node)
-        if ast.unparse(node.func) == "cuda.shared.array":
+        if _is_shared_array(node.func):
             self.shared += 1
             node.args.insert(0, ast.Constant(self.shared))
         return node
@@ -525,6 +548,7 @@ def _cuda_namespace(state: dict[str, Any]) -> SimpleNamespace:
     return namespace
 
 
+@functools.cache
 def _dtype_of(name: Any) -> np.dtype:
     for text, cast in INTEGERS.items():
         if cast is name:

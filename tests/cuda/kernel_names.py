@@ -19,6 +19,7 @@ from numba_grad.dtypes import bfloat16_class
 
 COMPLEX: tuple[type, ...] = (complex, np.complexfloating)
 INTEGER: tuple[type, ...] = (int, np.integer)
+_WHOLE = (np.integer, np.bool)
 
 
 class EmulationError(AssertionError):
@@ -41,7 +42,7 @@ def _integer(bits: int, is_signed: bool) -> Callable[[Any], Any]:
         if not isinstance(x, int):
             if isinstance(x, COMPLEX):
                 raise EmulationError("a complex number is cast to an integer")
-            if not isinstance(x, np.integer | np.bool):
+            if not isinstance(x, _WHOLE):
                 # Beyond the range hardware has the nearest; what NaN becomes depends on the width.
                 x = 0 if math.isnan(x) else low if x < low else high if x > high else int(x)
             x = int(x)
@@ -69,10 +70,6 @@ def _compare_and_swap(pointer: Any, expected: int, desired: int) -> Any:
 def _complex(real: Any, imaginary: Any = 0) -> Any:
     both = type(real) is type(imaginary) is np.float32
     return (np.complex64 if both else np.complex128)(complex(real, imaginary))
-
-
-def _is_integer(x: Any) -> bool:
-    return isinstance(x, INTEGER)
 
 
 def fma(x: Any, y: Any, z: Any) -> Any:
@@ -113,7 +110,7 @@ def _rounded(function: Callable[..., Any]) -> Callable[..., Any]:
     """Of integers, a float64; NumPy's own small types would be float16."""
 
     def call(*arguments: Any) -> Any:
-        if all(_is_integer(x) for x in arguments):
+        if all(isinstance(x, INTEGER) for x in arguments):
             arguments = tuple(np.float64(x) for x in arguments)
         return function(*arguments)
 
@@ -176,6 +173,9 @@ _LIBDEVICE_EXACT: dict[str, Callable[..., Any]] = {
 }
 
 
+_FLOATING = (float, np.floating)
+
+
 class _Libdevice:
     """`name` for float64 and `namef` for float32."""
 
@@ -191,10 +191,11 @@ class _Libdevice:
         function = _LIBDEVICE[base]
 
         def call(*arguments: Any) -> Any:
-            given = [x if _is_integer(x) else dtype(x) for x in arguments]
+            given = [x if isinstance(x, INTEGER) else dtype(x) for x in arguments]
             result = function(*given)
-            return dtype(result) if isinstance(result, float | np.floating) else result
+            return dtype(result) if isinstance(result, _FLOATING) else result
 
+        setattr(self, name, call)
         return call
 
 

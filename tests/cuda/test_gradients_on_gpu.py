@@ -98,6 +98,7 @@ def test_transforms(gpu):
     close(slope, np.asarray(e_slope))
 
 
+@pytest.mark.thorough
 def test_forward_mode(gpu):
     step = ng.jit(lambda state: state + 0.1 * ng.sin(state) * state[::-1])
 

@@ -59,6 +59,7 @@ def test_scan(gpu, reverse):
     assert_same(replayed(0.4, xs), ng.value_and_grad(f, (0, 1))(0.4, XS))
 
 
+@pytest.mark.thorough
 def test_second_derivatives_and_forward_mode_of_scan(gpu):
     xs = ng.tensor(XS, device=gpu)
     assert_same(ng.hessian(scanned, 1)(0.3, xs), ng.hessian(scanned, 1)(0.3, XS), rtol=1e-11)
@@ -78,6 +79,7 @@ def test_while(gpu):
         assert_same(gradient(ng.tensor(0.7, device=gpu), count), ng.grad(counted)(0.7, count))
 
 
+@pytest.mark.thorough
 def test_gradients_within_a_budget_have_the_same_bits(gpu):
     xs, a = ng.tensor(XS, device=gpu), ng.tensor(0.7, device=gpu)
     kept = ng.grad(scanned, (0, 1))(0.3, xs)

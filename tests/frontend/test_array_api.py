@@ -628,6 +628,7 @@ def call_of_two(function, pair):
     return function(pair[0], pair[1])
 
 
+@pytest.mark.thorough(but="float64")
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_special_cases_of_the_kernels(dtype):
     """All of them in one program of compiled kernels, with the input as run-time values."""

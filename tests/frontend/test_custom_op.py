@@ -317,7 +317,7 @@ def test_several_results(engine):
     ng.testing.check_gradients(lambda x: moments(x)[1], X)
 
 
-@pytest.mark.thorough(but="^native-(int32-float64|uint64-float32)|reference")
+@pytest.mark.thorough(but="^native-int32-float64|reference")
 @pytest.mark.parametrize("of_values", [np.float64, np.float32])
 @pytest.mark.parametrize("of_positions", [np.int64, np.int32, np.uint64])
 def test_several_results_of_different_dtypes(engine, of_values, of_positions):
@@ -487,6 +487,7 @@ def test_wrong_vjp(vjp, message):
 # Batches
 
 
+@pytest.mark.thorough(but="native-False|reference")
 @pytest.mark.parametrize("jitted", [False, True])
 def test_vmap_calls_it_for_each_member(engine, jitted):
     rng = np.random.default_rng(0)

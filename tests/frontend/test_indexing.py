@@ -177,7 +177,7 @@ INDICES = {
 }
 
 
-@pytest.mark.thorough(every=6)
+@pytest.mark.thorough(every=12)
 @pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("name", INDICES)
 def test_derivatives_to_second_order(name):

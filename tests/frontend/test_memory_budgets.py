@@ -44,6 +44,7 @@ def bits(tree):
     return [np.asarray(x).tobytes() for x in tree]
 
 
+@pytest.mark.thorough(but="^(define by run-(0|23)|jit-7)$")
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 7, 23])
 @pytest.mark.parametrize("transform", [lambda f: f, ng.jit], ids=["define by run", "jit"])
 def test_the_gradient_has_the_same_bits_for_any_budget(transform, length):
@@ -108,6 +109,7 @@ def test_loops_within_loops_each_with_a_budget():
     assert bits([ng.grad(f)(0.8, "2 states")]) == bits([ng.grad(f)(0.8, None)])
 
 
+@pytest.mark.thorough
 def test_random_numbers_are_the_same_when_steps_are_done_again():
     def f(a, memory):
         def step(c, k):
@@ -220,6 +222,7 @@ def test_states_in_a_file_give_the_same_bits(transform, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough
 def test_states_of_vectors_in_files_of_loops_in_loops(tmp_path):
     def f(a, memory):
         def inner(c, _):

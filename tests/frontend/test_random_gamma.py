@@ -13,6 +13,7 @@ from numba_grad.testing import check_gradients
 
 KEY = ng.random.key(2027)
 N = 20_000
+FEW = 5_000  # of which a mean is to be right
 RARELY = 1e-3
 
 CONTINUOUS = {
@@ -70,7 +71,7 @@ def test_same_numbers_everywhere(name):
     np.testing.assert_allclose(mapped.numpy(), alone, rtol=1e-11)
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(but=r"^(0\.3|10\.0)$")
 @pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("lam", [0.0, 0.3, 5.0, 9.999, 10.0, 40.0, 1e5])
 def test_poisson(lam):
@@ -139,7 +140,7 @@ def test_gamma_follows_the_quantile_to_second_order():
 def test_gradients_of_gamma_with_a_below_one_are_right_on_average():
     """d/da of the mean, which is a, and of the mean logarithm, which is digamma(a)."""
     for a in (0.2, 0.9):
-        shapes = np.full(N, a)
+        shapes = np.full(FEW, a)
         means = [
             (ng.grad(lambda a: ng.random.gamma(KEY, a).sum())(shapes), 1.0),
             (
@@ -149,7 +150,7 @@ def test_gradients_of_gamma_with_a_below_one_are_right_on_average():
         ]
         for gradients, expected in means:
             g = gradients.numpy()
-            assert abs(g.mean() - expected) < 4 * g.std() / np.sqrt(N)
+            assert abs(g.mean() - expected) < 4 * g.std() / np.sqrt(FEW)
 
 
 @pytest.mark.usefixtures("numpy_engine")
@@ -161,17 +162,17 @@ def test_gradients_of_beta_and_dirichlet_are_right_on_average():
         return ng.grad(f, argnums=index)(*parameters).numpy()
 
     a, b = 0.7, 2.0
-    parameters = (np.full(N, a), np.full(N, b))
+    parameters = (np.full(FEW, a), np.full(FEW, b))
     for index, expected in ((0, b / (a + b) ** 2), (1, -a / (a + b) ** 2)):
         g = mean_of(index, parameters)
-        assert abs(g.mean() - expected) < 4 * g.std() / np.sqrt(N)
+        assert abs(g.mean() - expected) < 4 * g.std() / np.sqrt(FEW)
 
     alpha = np.array([0.5, 1.5, 3.0])
     gradient = ng.grad(lambda alpha: ng.random.dirichlet(KEY, alpha)[:, 0].sum())
-    g = gradient(np.tile(alpha, (N, 1))).numpy()
+    g = gradient(np.tile(alpha, (FEW, 1))).numpy()
     total = alpha.sum()
     expected = np.array([total - alpha[0], -alpha[0], -alpha[0]]) / total**2
-    assert (np.abs(g.mean(0) - expected) < 4 * g.std(0) / np.sqrt(N)).all()
+    assert (np.abs(g.mean(0) - expected) < 4 * g.std(0) / np.sqrt(FEW)).all()
 
 
 @pytest.mark.usefixtures("numpy_engine")

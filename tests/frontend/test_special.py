@@ -402,6 +402,7 @@ def test_the_slope_of_rgamma_at_the_poles_of_gamma():
     np.testing.assert_allclose(slope, [1, -1, 2, -6], rtol=1e-14)
 
 
+@pytest.mark.thorough
 def test_slopes_of_incomplete_gamma_functions_by_their_shape():
     a = np.array([0.01, 0.3, 0.5, 0.99, 1.0, 3.0, 10.0, 200.0, 5.0, 0.01])
     x = np.array([0.01, 0.3, 3.0, 0.7, 1.0, 1.0, 12.0, 190.0, 0.01, 5.0])

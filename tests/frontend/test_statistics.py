@@ -51,7 +51,7 @@ DIFFERENTIABLE = {
 }
 
 
-@pytest.mark.thorough(but="reference", every=4)
+@pytest.mark.thorough(but="reference", every=8)
 @pytest.mark.usefixtures("engine_of_derivatives")
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name):

@@ -31,13 +31,13 @@ def test_a_node_that_stops_is_included_and_its_inputs_are_not():
     assert toposort([out], stop=lambda node: node is y) == [y, out]
 
 
-def test_a_chain_of_100_000_nodes():
+def test_a_chain_of_20_000_nodes():
     x = argument(FLOATS)
     out = x
-    for _ in range(100_000):
+    for _ in range(20_000):
         out = OPS["negative"](out)
     order = toposort([out])
-    assert len(order) == 100_001
+    assert len(order) == 20_001
     assert order[0] is x
     assert order[-1] is out
     new = argument(FLOATS)

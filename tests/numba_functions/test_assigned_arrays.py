@@ -139,6 +139,7 @@ TAKEN = (
 )
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize(("function", "arguments"), TAKEN)
 def test_a_variable_that_is_given_other_arrays(function, arguments):
     case = Case(ng.differentiable(function), function, arguments, ())

@@ -180,7 +180,7 @@ CASES = (
 
 
 # Numba compiles functions of NumPy while it finds the types of the others.
-@pytest.mark.thorough(but="^(?!contour_integral|arrays|matrices)")
+@pytest.mark.thorough(but="^(?!contour_integral|arrays|matrices)", every=2)
 @pytest.mark.parametrize(("function", "arguments", "writes"), CASES)
 def test_values_gradients_and_tangents(function, arguments, writes):
     case = Case(ng.differentiable(function), function, arguments, writes)
@@ -194,12 +194,13 @@ def test_second_derivatives(function):
     check_second_derivatives(Case(ng.differentiable(function), function, (Z, W, X), ()))
 
 
-def test_compiled():
+@pytest.mark.thorough(but="arithmetic")
+@pytest.mark.parametrize("function", [arithmetic, functions, powers])
+def test_compiled(function):
     with configure(engine="native"):
-        for function in (arithmetic, functions, powers):
-            case = Case(ng.differentiable(njit(function)), function, (Z, W, X), ())
-            check_values(case)
-            check_gradient(case)
+        case = Case(ng.differentiable(njit(function)), function, (Z, W, X), ())
+        check_values(case)
+        check_gradient(case)
 
 
 def scaled(z, c):

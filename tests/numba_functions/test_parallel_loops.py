@@ -160,6 +160,7 @@ def bits(result):
     return [np.asarray(x).tobytes() for x in (value, *parts)]
 
 
+@pytest.mark.thorough(every=2)
 @of_cases
 def test_results_do_not_depend_on_threads(function, arguments, writes, is_shared, monkeypatch):
     monkeypatch.setattr("numba_grad.compiler.numba_functions.parallel_loops._WORK_OF_TASK", 50)

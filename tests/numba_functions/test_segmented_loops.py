@@ -233,6 +233,7 @@ def fails_after_swaps(u, steps, last):
     return u[0] + v[0]
 
 
+@pytest.mark.thorough
 def test_an_exception_after_an_odd_number_of_swaps_gives_back_what_was_made():
     """By the name that an array has then, the caller's memory would be given back."""
     operation = ng.differentiable(fails_after_swaps)

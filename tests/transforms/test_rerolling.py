@@ -379,7 +379,7 @@ def given() -> list[numpy.ndarray]:
 
 
 @pytest.mark.thorough(
-    but=r"^(?!rows_and_then_pairs).*-backward$|^(array_state|rows_assigned)-(grad|jit)$", every=2
+    but=r"^(?!rows_and_then_pairs).*-backward$|^(array_state|rows_assigned)-(grad|jit)$", every=3
 )
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("f", [*ROLLED, *OTHERS], ids=lambda f: f.__name__)
@@ -766,6 +766,7 @@ def value_and_slope(f: Program, given: Data, x: numpy.ndarray) -> list[numpy.nda
         return [numpy.asarray(y) for y in ng.value_and_grad(f)(x, given)]
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize("f", CLOSED_OVER, ids=lambda f: f.__name__)
 def test_rows_that_a_jitted_loop_reads_are_read_at_each_call(f: Program, loops: list[int]) -> None:
     # More than 1 KiB each, which guards compare by content.
@@ -928,7 +929,7 @@ BUFFERS = [
 ]
 
 
-@pytest.mark.thorough(but="backward$|eight_steps_back")
+@pytest.mark.thorough(but="backward$|eight_steps_back", every=2)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("f", BUFFERS, ids=lambda f: f.__name__)
 def test_steps_that_read_what_a_buffer_had_before_are_steps_of_the_loop(
@@ -1105,7 +1106,7 @@ def random_assignments(seed: int, held: list[Any]) -> Program:
     return f
 
 
-ASSIGNING = [*range(6), *(pytest.param(k, marks=pytest.mark.thorough) for k in range(6, 200))]
+ASSIGNING = [*range(3), *(pytest.param(k, marks=pytest.mark.thorough) for k in range(3, 200))]
 
 
 @pytest.mark.parametrize("seed", ASSIGNING)

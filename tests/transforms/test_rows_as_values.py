@@ -75,7 +75,7 @@ def nothing_assigned(p):
     return np.sum(u[2]) + u[3, 0] * p[1] + np.sum(u[0] ** 2)
 
 
-@pytest.mark.thorough(but="by_elements|nothing_assigned|two_rows_back")
+@pytest.mark.thorough(but="by_elements|nothing_assigned")
 @pytest.mark.parametrize(
     "f",
     [
