@@ -7,13 +7,15 @@ differ from the functions of the same names in NumPy's top namespace are here.
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 from numpy.linalg import LinAlgError
 
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.arrays import ArrayLike, as_node, wrap
 from numba_grad.frontend.functions import calculus, contractions
 from numba_grad.frontend.functions.contractions import matmul, tensordot, vecdot
-from numba_grad.frontend.functions.shapes import matrix_transpose
+from numba_grad.frontend.functions.joining import block
+from numba_grad.frontend.functions.shapes import atleast_2d, broadcast_to, matrix_transpose
 from numba_grad.frontend.linear_algebra.decompositions import (
     EighResult,
     EigResult,
@@ -69,6 +71,7 @@ __all__ = [
     "QRResult",
     "SVDResult",
     "SlogdetResult",
+    "block_diag",
     "cholesky",
     "cond",
     "cross",
@@ -140,3 +143,20 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> "Tensor":
                 explain("linalg.cross", "needs three components", got=got, fix="ng.cross")
             )
     return calculus.cross(x1, x2, axis=axis)
+
+
+def block_diag(*arrays: ArrayLike) -> "Tensor":
+    """The matrix with these along its diagonal and zeros elsewhere, as of scipy.linalg: vectors
+    are matrices of one row, stacks broadcast.
+    """
+    matrices = [atleast_2d(x) for x in arrays or ([],)]
+    stack = np.broadcast_shapes(*[x.shape[:-2] for x in matrices])
+    # False is 0 in any dtype, so that the matrices alone say which one it is.
+    rows = [
+        [
+            broadcast_to(x if i == j else np.zeros((), bool), (*stack, x.shape[-2], y.shape[-1]))
+            for j, y in enumerate(matrices)
+        ]
+        for i, x in enumerate(matrices)
+    ]
+    return block(rows)

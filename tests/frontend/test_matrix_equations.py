@@ -1,4 +1,4 @@
-"""sqrtm, solve_sylvester and solve_banded, against SciPy's."""
+"""sqrtm, solve_sylvester, solve_banded and block_diag, against SciPy's."""
 
 import numpy as np
 import pytest
@@ -90,3 +90,28 @@ def test_scipys_functions_name_ours():
             getattr(scipy.linalg, name)(x)
         with pytest.raises(TracingError, match=rf"ng\.linalg\.{name}\(\.\.\.\)"):
             ng.jit(getattr(scipy.linalg, name))(A)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        (A, Q, B.astype(np.float32)),
+        (np.float32([1, 2]), 3, 1j * Q),
+        (np.zeros((0, 2)), [[1, 2]], []),
+        (),
+    ],
+    ids=["matrices", "a vector and a number", "empty", "none"],
+)
+def test_block_diag_is_scipys(arrays):
+    found, expected = ng.linalg.block_diag(*arrays), scipy.linalg.block_diag(*arrays)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_block_diag_of_stacks_and_its_gradient():
+    stack = np.stack([A, 2 * A])
+    expected = [scipy.linalg.block_diag(a, Q) for a in stack]
+    np.testing.assert_array_equal(ng.linalg.block_diag(stack, Q), expected)
+    mapped = ng.vmap(ng.linalg.block_diag, in_axes=(0, None))(stack, Q)
+    np.testing.assert_array_equal(mapped, expected)
+    check_gradients(ng.linalg.block_diag, A[:2], Q[0])
