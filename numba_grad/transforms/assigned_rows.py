@@ -7,7 +7,9 @@ other, and once a loop is found, the array after it has those of all steps assig
 """
 
 import enum
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ from numba_grad.graph.node import OPS, Node
 UPDATE, SLICE = OPS["update_slice"], OPS["slice"]
 
 LONGEST_WINDOW = 8  # rows, which the steps carry then
+_number_of = itemgetter(0)
 _MOST_PARTS = 16  # of one row, each assigned for itself: beyond, they are looked at as they are
 
 
@@ -70,9 +73,10 @@ def row_part(node: Node) -> RowPart:
 class _Chain:
     """Assignments to one array, each to what the one before has left."""
 
-    __slots__ = ("base", "last", "rows")
+    __slots__ = ("base", "last", "meetings", "rows")
 
-    def __init__(self, base: int) -> None:
+    def __init__(self, base: int, meetings: "_Meetings") -> None:
+        self.meetings = meetings
         self.base = base  # the number of the array before the first
         self.last = base
         # By row and part: (assignment, value).
@@ -82,17 +86,36 @@ class _Chain:
         self.last = number
         self.rows.setdefault(row, {}).setdefault(part, []).append((number, value))
 
-    def found(self, source: int, row: int, part: int, parts: list[RowPart]) -> "_Found | None":
+    def found(self, source: int, row: int, part: int) -> "_Found | None":
         """What `source`, one of these arrays, has there; None if that is of too many parts."""
         assigned = self.rows.get(row, {})
         if len(assigned) > _MOST_PARTS:
             return None
         latest, found = -1, _Found(None, self.base)
-        for other, numbers in assigned.items():
-            if other == part or parts[other].meets(parts[part]):
-                number, value = next((x for x in reversed(numbers) if x[0] <= source), (-1, -1))
-                if number > latest:
-                    latest, found = number, _Found(value if other == part else None, number)
+        for other in self.meetings.among(assigned, part):
+            numbers = assigned[other]
+            place = bisect_right(numbers, source, key=_number_of) - 1
+            if place >= 0 and numbers[place][0] > latest:
+                latest, value = numbers[place]
+                found = _Found(value if other == part else None, latest)
+        return found
+
+
+class _Meetings:
+    """Which parts have elements in common: asked once of parts that rows have side by side, since
+    a step by elements reads a row in each of its parts, and there are many rows."""
+
+    def __init__(self, parts: list[RowPart]) -> None:
+        self.parts = parts
+        self.known: dict[tuple[int, ...], list[int]] = {}
+
+    def among(self, others: Iterable[int], part: int) -> list[int]:
+        key = (part, *others)
+        found = self.known.get(key)
+        if found is None:
+            own = self.parts[part]
+            found = [k for k in others if k == part or self.parts[k].meets(own)]
+            self.known[key] = found
         return found
 
 
@@ -136,6 +159,7 @@ def rows_read_again(
     ----------
     inputs, first_inputs : the numbers of what nodes read, and where those of each node begin
     """
+    meetings = _Meetings(accesses.parts)
     chains: dict[int, _Chain] = {}  # by the number of an assignment
     assigned: dict[int, int] = {}
     before: dict[int, int] = {}
@@ -152,7 +176,7 @@ def rows_read_again(
         chain = chains.get(source)
         if kind == is_assigned:
             if chain is None or chain.last != source:
-                chain = _Chain(source)
+                chain = _Chain(source, meetings)
                 for window in early.pop(source, ()):
                     windows[window] = _window(chain, source, nodes[window], accesses, window)
             chains[number] = chain
@@ -163,7 +187,7 @@ def rows_read_again(
             else:
                 windows[number] = _window(chain, source, nodes[number], accesses, number)
         elif chain is not None:
-            found = chain.found(source, row, part, accesses.parts)
+            found = chain.found(source, row, part)
             if found is not None and found.assigned is not None:
                 assigned[number] = found.assigned
             elif found is not None:
@@ -180,7 +204,7 @@ def _window(
     found: list[int | BaseRow] = []
     for k in range(params["sizes"][0]):
         row = params["starts"][0] + k * params["steps"][0]
-        there = chain.found(source, row, part, accesses.parts)
+        there = chain.found(source, row, part)
         if there is None or (there.assigned is None and there.array != chain.base):
             return []
         base = BaseRow(chain.base, row, part)

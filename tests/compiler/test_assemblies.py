@@ -192,6 +192,24 @@ def test_segments_end_after_all_copies_of_pieces():
     assert len(pieces) == STEPS and max(pieces) < assembly
 
 
+@pytest.mark.parametrize(("steps", "length", "count"), [(8, 100, 1), (6, 140, 0), (8, 20, 0)])
+def test_a_few_pieces_are_assembled_if_they_are_far_from_each_other(steps, length, count):
+    """Near to each other they are in one segment, which has the array in registers."""
+    x, table = ng.tensor(0.5), ng.zeros(steps)
+    y = x
+    for k in range(steps):
+        for _ in range(length):
+            y = np.sin(y)
+        table[k] = y
+    graph = with_assemblies(flatten([table._node], [x._node]))
+    assert len(graph.assemblies) == count
+    value = evaluate.runner(programs.compile_flat(graph), "cpu")(np.array(0.5))[0]
+    expected = [0.5]
+    for _ in range(steps * length):
+        expected.append(np.sin(expected[-1]))
+    np.testing.assert_allclose(value, expected[length::length], rtol=1e-12)
+
+
 def test_assemblies_that_are_pieces_of_others_are_copied():
     """Rows that are put together of many elements, of which some come after the first row."""
     x, rows = ng.tensor(np.linspace(0.5, 1.0, STEPS)), ng.zeros((STEPS, STEPS))

@@ -20,6 +20,7 @@ from numba_grad.compiler.fusion import roots
 from numba_grad.compiler.partition import flat_graph, materialization, segments
 from numba_grad.compiler.steps import cpu_row_chains, row_chains
 from numba_grad.frontend import specialization
+from numba_grad.transforms import assigned_rows
 
 PACKAGE = Path(ng.__file__).parent
 MOST = 4.4
@@ -227,3 +228,36 @@ def lines_of_kernels(f, *args):
 def test_text_of_kernels_grows_as_the_program_does():
     few, many = (lines_of_kernels(*differences(count)) for count in (20, 80))
     assert many <= MOST * few
+
+
+def test_parts_of_rows_are_compared_once_for_all_rows(monkeypatch):
+    """Each step reads the elements of the row before, and assigns those of its own."""
+    columns, most = 6, []
+    parts = [assigned_rows.RowPart((j,), (1,), (1,)) for j in range(columns)]
+    meets = assigned_rows.RowPart.meets
+    monkeypatch.setattr(
+        assigned_rows.RowPart, "meets", lambda a, b: comparisons.append(a) or meets(a, b)
+    )
+    for rows in (20, 80):
+        comparisons, kinds, inputs, last, found = [], [], [], -1, {}
+        for row in range(rows):
+            for part in range(columns):
+                found[len(kinds)] = (row - 1, part)
+                kinds.append((assigned_rows.RowAccess.READS, row - 1, part))
+                kinds.append((assigned_rows.RowAccess.ASSIGNS, row, part))
+                inputs += [last, last, len(kinds) - 2]
+                last = len(kinds) - 1
+        accesses = assigned_rows.RowAccesses(*np.array(kinds).T, parts)
+        first_inputs = np.arange(len(kinds)) // 2 * 3 + np.arange(len(kinds)) % 2
+        again = assigned_rows.rows_read_again(accesses, np.array(inputs), first_inputs, [])
+        assert (
+            again.assigned
+            == {
+                reader: 2 * (row * columns + part)
+                for reader, (row, part) in found.items()
+                if row >= 0
+            }
+            | {}
+        )
+        most.append(len(comparisons))
+    assert 0 < most[1] <= most[0]

@@ -23,11 +23,15 @@ import numpy as np
 
 from numba_grad.compiler.partition.flat_graph import FlatGraph, Role
 from numba_grad.compiler.partition.roles import RENAMINGS, VIEWS
+from numba_grad.compiler.partition.segments import LONGEST_WHOLE
 from numba_grad.graph.node import OPS, Node, Op, argument, record
 from numba_grad.graph.types import array_type
 
 # As many pieces are written out in one place, as axes of as many elements are.
 MOST_PIECES = 16
+# But no more than a few where others are computed between them: a segment that has one of them
+# would copy those before it, and be another one than that of the next.
+MOST_DISTANT_PIECES = 6
 
 # A position in the graph, or -1 - k for the k-th node that is put in.
 Reference = int
@@ -40,7 +44,7 @@ def with_assemblies(graph: FlatGraph) -> FlatGraph:
     assignments = np.flatnonzero(graph.facts("assigns")).tolist()
     joined = np.flatnonzero(degrees > MOST_PIECES).tolist()
     joined = [k for k in joined if graph.nodes[k].op.name == "concatenate"]
-    if len(assignments) > MOST_PIECES or joined:
+    if len(assignments) > MOST_DISTANT_PIECES or joined:
         rewriting = _Rewriting(graph)
         last = {chain.links[-1]: chain for chain in _chains(rewriting, assignments)}
         # A piece may be an assembly itself, in memory of its own then: so inner ones come first.
@@ -511,7 +515,12 @@ def _chains(rewriting: _Rewriting, assignments: list[int]) -> list[_Chain]:
                     result.append(chain)
                     chain = None
             k = after
-    return [chain for chain in result if len(chain.links) > MOST_PIECES]
+    return [chain for chain in result if _has_many_pieces(chain)]
+
+
+def _has_many_pieces(chain: _Chain) -> bool:
+    are_distant = chain.links[-1] - chain.links[0] > LONGEST_WHOLE
+    return len(chain.links) > (MOST_DISTANT_PIECES if are_distant else MOST_PIECES)
 
 
 # Rows and columns

@@ -194,12 +194,14 @@ def _module_of(
             write(meanings, module)
         if not is_quick and not is_plain:
             intrinsics.add_alias_metadata(module)
-            if not has_vector_forms:
-                mathematics.keep_calls(module)
+        is_joined = False
+        if not is_quick and not is_plain and not has_vector_forms:
+            is_joined = mathematics.join_calls(module)
         return code_generation.Written(
             code_generation.module_of(str(module), name),
             is_loop_nest=not intrinsics.may_overlap(module),
-            stores_neighbours=intrinsics.stores_neighbours(module, counts=not hands_on),
+            stores_neighbours=not is_joined
+            and intrinsics.stores_neighbours(module, counts=not hands_on),
             hands_on=hands_on,
             is_plain=is_plain,
             has_vector_forms="llvm.compiler.used" in module.globals,

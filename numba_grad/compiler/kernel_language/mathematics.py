@@ -30,6 +30,8 @@ from numba_grad.compiler.elementary.registry import (
     ElementaryFunction,
 )
 from numba_grad.compiler.elementary.scalar import BOOL, FLOAT32, FLOAT64
+from numba_grad.compiler.kernel_language import calls_together, vector_functions
+from numba_grad.compiler.kernel_language.intrinsics import accesses
 from numba_grad.compiler.kernel_language.registry import intrinsic, means
 from numba_grad.compiler.kernel_language.scalars import complex_parts, contracted, make_complex
 
@@ -55,6 +57,7 @@ class _TextFunction(ir.Function):
     def __init__(self, module: ir.Module, function_type: ir.FunctionType, name: str, text: str):
         self.text = text
         self.calls: list[Any] = []  # instructions
+        self.name_of_form = ""  # for vectors, if it has one
         super().__init__(module, function_type, name)
 
     def descr(self, buf: list[str]) -> None:
@@ -151,6 +154,8 @@ def _call(
     called = _add_to_module(builder.module, _formula(function, numba_type))
     call = builder.call(called, values)
     called.calls.append(call)
+    if family == FLOATING and function.name in vector_functions.LONG:
+        called.name_of_form = function.name
     is_long = called.text.count("\n") > _LONGEST_INLINED
     if builder.module.numba_grad_writes_vectors and is_long:
         call.attributes.add("noinline")  # of single elements: what is left of rows, rims
@@ -161,13 +166,24 @@ _LONGEST_INLINED = 8  # lines of functions where loops are vectors already: of a
 _MOST_INLINED = 2
 
 
-def keep_calls(module: ir.Module) -> None:
-    """Leave calls in a module without loops that are of one function, and more than a few: if it
-    has branches, as nobody puts these side by side in vectors. Inlined, each takes LLVM 5 ms."""
+def join_calls(module: ir.Module) -> bool:
+    """Make vectors of the calls of a module without loops, where they have such a form, and say
+    whether that leaves little to make vectors of.
+
+    Others stay calls if they are more than a few of one function, and it has branches, as nobody
+    puts these side by side. Inlined, each takes LLVM 5 ms.
+    """
+    names: dict[ir.Function, str] = {
+        function: function.name_of_form
+        for function in module.functions
+        if isinstance(function, _TextFunction) and function.name_of_form
+    }
+    is_joined = bool(names) and calls_together.put_together(module, names, accesses(module))
     for function in module.functions:
         if isinstance(function, _TextFunction) and " br i1 " in function.text:
             for call in function.calls if len(function.calls) > _MOST_INLINED else ():
                 call.attributes.add("noinline")
+    return is_joined
 
 
 def _formula(function: ElementaryFunction, numba_type: types.Type) -> WrittenFunction:

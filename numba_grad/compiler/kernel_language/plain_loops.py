@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 
 from numba.core import types
 
+from numba_grad.compiler.kernel_language import vector_functions
 from numba_grad.compiler.kernel_language.statements import every_statement
 
 _FLOATS = {"float64": types.float64, "float32": types.float32}
@@ -22,10 +23,8 @@ _PLAIN_NAMES = frozenset(
     )
 )
 # Functions that loops may call (`vector_functions.py`).
-_FUNCTIONS = frozenset(
-    (*("absolute", "sqrt", "exp", "expm1", "log", "log1p", "power", "sigmoid", "tanh"),)
-)
 _INSTRUCTIONS = frozenset(["absolute", "sqrt"])  # those of them that are inlined
+_FUNCTIONS = _INSTRUCTIONS | vector_functions.LONG
 _MOST_CALLS = 2  # of others, in straight-line code
 _OTHER_KINDS = frozenset(
     [ast.While, ast.Break, ast.Continue, ast.IfExp, ast.BoolOp, ast.Attribute, ast.AugAssign]

@@ -25,6 +25,8 @@ from numba_grad.compiler.elementary.scalar import (
     Value,
 )
 
+# Those of more than an instruction.
+LONG = frozenset(["exp", "expm1", "log", "log1p", "power", "sigmoid", "tanh"])
 _ELEMENTS = {
     BOOL: ir.IntType(1),
     INT32: ir.IntType(32),
