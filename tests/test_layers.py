@@ -48,6 +48,7 @@ SELDOM = {
     "numba_grad.transforms.rows_as_values",
     "numba_grad.transforms.rows_by_index",
     "numba_grad.transforms.repeated_steps",
+    "numba_grad.transforms.short_loops",
     *(f"numba_grad.frontend.{name}" for name in NAMESPACES),
 }
 # What `import numba_grad` leaves to who needs it, of what takes long to import.

@@ -70,6 +70,7 @@ def backward_body(
         just those that it reads
     """
     active = carried_along(body, requires_grad, shape.carried)
+    body = body.by(active)
     return body.derived(
         ("backward", shape, active, given, given_entries, kept, is_whole),
         lambda: _backward_body(body, shape, active, given, given_entries, kept, is_whole),

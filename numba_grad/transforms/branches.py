@@ -93,7 +93,7 @@ def _backward_branches(
 ) -> _Backward:
     """Of (operands, cotangents, what derivatives close over) -> cotangents of the wanted operands
     that any branch has derivatives by."""
-    vjps = [b.vjp(given) for b in branches]
+    vjps = [b.by(wanted).vjp(given) for b in branches]
     numbers = tuple(sorted({k for vjp in vjps for k in vjp.numbers if wanted[k]}))
     captured = list(dict.fromkeys(node for vjp in vjps for node in vjp.captured))
     targets = []

@@ -83,6 +83,25 @@ class CallTarget:
                 self._derived[key] = make()
             return self._derived[key]
 
+    def by(self, active: tuple[bool, ...]) -> "CallTarget":
+        """The same graph as a function of these arguments alone: others are constants to its
+        derivative. Only loops and branches inside need to be told, which compute the cotangents of
+        all of theirs together."""
+        replaced = {
+            node: argument(node.type)
+            for node, is_active in zip(self.arguments, active, strict=True)
+            if node.requires_grad and not is_active
+        }
+        if not replaced or not self.has_bodies:
+            return self
+
+        def make() -> CallTarget:
+            with recording(True):
+                outputs = substitute(self.outputs, replaced)
+            return CallTarget(self.name, [replaced.get(x, x) for x in self.arguments], outputs)
+
+        return self.derived(("by", active), make)
+
     def vjp(self, given: tuple[bool, ...]) -> "CallVjp":
         """The derivative; `given` says for which outputs there is a cotangent."""
         return self.derived(("vjp", given), lambda: self._make_vjp(given))
@@ -128,22 +147,28 @@ class CallTarget:
     def _make_keeping(
         self, nbytes: int, asked: tuple[bool, ...], carried: int | None
     ) -> "tuple[CallTarget, int]":
+        own = self.by(asked)
         try:
-            vjp = self.vjp(tuple(is_inexact(x.dtype) for x in self.outputs))
+            vjp = own.vjp(tuple(is_inexact(x.dtype) for x in own.outputs))
         except GradientError:
             return self, 0  # which who differentiates is told
-        available = {*self.arguments, *(self.outputs if carried is None else ())}
+        available = {*own.arguments, *(own.outputs if carried is None else ())}
         pulled = zip(vjp.numbers, vjp.target.outputs, strict=True)
         kept = values_worth_keeping(
-            self.outputs,
+            own.outputs,
             [x for number, x in pulled if asked[number]],
             available,
             _MOST_KEPT * nbytes,
-            self.outputs[:carried] if carried is not None else (),
+            own.outputs[:carried] if carried is not None else (),
         )
         if not kept:
             return self, 0
-        return CallTarget(self.name, self.arguments, [*self.outputs, *kept]), len(kept)
+        # With all flags again: who differentiates says by what.
+        with recording(True):
+            outputs = substitute(
+                [*own.outputs, *kept], dict(zip(own.arguments, self.arguments, strict=True))
+            )
+        return CallTarget(self.name, self.arguments, outputs), len(kept)
 
     def saving(self, policy: Policy) -> "tuple[CallTarget, int]":
         """The same graph that also returns what its derivative reads of what a policy says to save;

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 from numba_grad.transforms.call import CallTarget
 
+# Of a loop in a compiled function; fewer are better written out.
+FEWEST_STEPS = 12
+
 
 class Shape(NamedTuple):
     """How many of a body's arguments and outputs are what."""

@@ -47,8 +47,7 @@ from numba_grad.transforms.vjp import add_cotangents
 if TYPE_CHECKING:
     from numba_grad.transforms.carried_parts import CarriedParts
 
-# Bytes that a step may keep for its derivative where it carries less, and all steps together.
-_SMALL_STEP = 1 << 10
+# Bytes that all steps may keep for their derivative where they carry less.
 _SMALL_HISTORY = 1 << 24
 
 
@@ -79,6 +78,9 @@ def loop(
         not compute again
     sums : of how many carried values, the last ones, it is known that steps only add to them
     """
+    if is_users and body.has_bodies:
+        # Imported when it is needed: most loops have none inside.
+        body = imported("numba_grad.transforms.short_loops").with_short_loops_written_out(body)
     parted = _carrying_parts(body, len(carried)) if is_users else None
     if parted is not None:
         of_parts = loop(
@@ -97,7 +99,7 @@ def loop(
     if is_users and any(x.requires_grad for x in inputs):
         room = sum(x.type.nbytes for x in carried)
         if slots is None:  # else there is a budget
-            room = max(room, min(_SMALL_STEP, _SMALL_HISTORY // max(length, 1)))
+            room = max(room, _SMALL_HISTORY // max(length, 1))
         asked = carried_along(body, [x.requires_grad for x in inputs], len(carried))
         own, kept = body.keeping(room, asked, len(carried))
     params = LoopParams(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import SERIALS_A_NODE, Node
+from numba_grad.transforms.loop_params import FEWEST_STEPS
 
 if TYPE_CHECKING:
     from numba_grad.transforms.call import CallTarget
@@ -18,7 +19,6 @@ _op_of = attrgetter("op")
 FEWEST_NODES = 768
 # A compiled function is the same program for any number of steps.
 FEWEST_NODES_COMPILED = 32
-FEWEST_STEPS = 12
 # One after the other, in a function. So where a loop stays as it is, and its derivative comes with
 # it, a part of either is no loop.
 _MOST_LOOPS = 3

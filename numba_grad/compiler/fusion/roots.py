@@ -344,6 +344,8 @@ class Roots:
                 continue
             count = self.count_evaluations(node, evaluations)
             is_computed = node.op.family in ("elementwise", "reduction")
+            # An addition to a region is one of arrays.
+            is_computed |= node.op.name == "add_slice" and not is_small_assignment(node)
             may_be = node not in self.nodes and is_computed and count > 1.3 and cost[node] >= 4
             if may_be and self.is_worth_storing(node, cost[node], count, source_size[node]):
                 self.nodes.add(node)
