@@ -295,3 +295,18 @@ def test_integers_are_carried_by_rows():
 
     counts = ng.tensor(np.ones(10, np.int64))
     assert ng.fori_loop(2, 10, body, counts).tolist() == [1, 1, 2, 3, 5, 8, 13, 21, 34, 55]
+
+
+def test_an_inner_loop_carries_an_integer():
+    def step(carry, k):
+        turns, halved = ng.while_loop(
+            lambda v: v[0] < k, lambda v: (v[0] + 1, v[1] / 2), (0, carry)
+        )
+        return halved + numbers[k] + turns, None
+
+    def half(pair):
+        return pair[0] + 1, pair[1] / 2
+
+    numbers = ng.tensor([3.0, 5.0, 7.0])
+    got = ng.value_and_grad(lambda x: ng.scan(step, x, np.arange(3))[0])(2.0)
+    np.testing.assert_allclose(got, (11.125, 0.125))
