@@ -351,7 +351,7 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
         GradientError
             If it is a view: the tensor that it shows elements of keeps its history.
         """
-        if views.is_view(self):
+        if views.is_view(self) and self._view.steps is not _DETACHING:
             raise GradientError(
                 explain(
                     "detach_",
@@ -361,7 +361,10 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
                 )
             )
         if self._node.requires_grad:
+            before = self._node.autograd
             state.rebind(self, OPS["detach"](self._node))
+            if before is not None and before.grad is not None:
+                state.state_of(self._node).grad = before.grad
         return self
 
     # Copies
