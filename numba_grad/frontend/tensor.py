@@ -351,7 +351,8 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
         GradientError
             If it is a view: the tensor that it shows elements of keeps its history.
         """
-        if views.is_view(self) and self._view.steps is not _DETACHING:
+        view = self._view
+        if view is not None and view.parent is not None and view.steps is not _DETACHING:
             raise GradientError(
                 explain(
                     "detach_",

@@ -304,6 +304,8 @@ def _versions(body: CallTarget, carried: int, places: Mapping[Node, int]) -> dic
             readers.setdefault(x, []).append(node)
     found = {}
     for k, (x, out) in enumerate(zip(body.arguments[:carried], body.outputs, strict=False)):
+        if out not in places:
+            continue
         own = [out]
         while own[0].op is _WRITE and places.get(own[0], -1) == places.get(out):
             own.insert(0, own[0].inputs[0])
