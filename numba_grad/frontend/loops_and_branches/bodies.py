@@ -170,7 +170,9 @@ def _captured(
     for node in inner:
         if is_outside(node) or not node.inputs:
             continue
-        if not is_repeated or any(x in depends for x in node.inputs):
+        # The rules of a user's function may depend on what its values do not.
+        is_own = not is_repeated or node.op.name == "custom"
+        if is_own or any(x in depends for x in node.inputs):
             depends.add(node)
     found: dict[Node, None] = {}
     seen: set[Node] = set()
