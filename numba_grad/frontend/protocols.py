@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.autograd.tensor_class import is_tensor
+from numba_grad.dtypes import promoted
 from numba_grad.errors import explain
 from numba_grad.frontend.arrays import as_node, node_of, wrap
 from numba_grad.frontend.calling_lines import calling_line, instead_of_array
@@ -87,12 +88,24 @@ def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, A
         args, kwargs, out = _translated(name, function, ours, args, kwargs)
     if out is not None:
         if function in _SUM_UP and kwargs.get("dtype") is None:
-            kwargs["dtype"] = out.dtype
+            kwargs["dtype"] = _dtype_into(out, args[0])
+            return write_result(out, _into(out, ours(*args, **kwargs)), name)
         return write_result(out, as_node(ours(*args, **kwargs)), name)
     return ours(*args, **kwargs)
 
 
-# Their dtype is that of `out`, where that is given and no other one.
+def _dtype_into(out: Any, x: Any) -> np.dtype:
+    """In which NumPy reduces `x` for an `out`, where no dtype is given."""
+    return promoted(as_node(x).dtype, out.dtype)
+
+
+def _into(out: Any, result: Any) -> Node:
+    """As it is written there: integers of floats are cut off, no real numbers made of complex."""
+    node = as_node(result)
+    return node if node.dtype.kind == "c" else cast(node, out.dtype)
+
+
+# They compute in the dtype of `out`, where that is given and no other one, if it takes theirs.
 _SUM_UP = frozenset(
     [np.sum, np.prod, np.cumsum, np.cumprod, np.nansum, np.nanprod, np.nancumsum, np.nancumprod]
 )
@@ -109,8 +122,9 @@ def _ufunc_into(
     mask of a call is true."""
     name = _name_of_ufunc(ufunc)
     mask = kwargs.pop("where", True) if method == "__call__" else True
-    if method != "__call__" and kwargs.get("dtype") is None and results[0] is not None:
-        kwargs["dtype"] = results[0].dtype
+    sums_into = method != "__call__" and kwargs.get("dtype") is None and results[0] is not None
+    if sums_into:
+        kwargs["dtype"] = _dtype_into(results[0], inputs[0])
     if mask is not True:
         inputs = tuple([_where_computed(mask, x, ufunc) for x in inputs])
     found = call_ufunc(ufunc, method, inputs, kwargs)
@@ -127,6 +141,8 @@ def _ufunc_into(
             node = as_node(where(mask, wrap(node), out.astype(node.dtype)))
         if kwargs.get("casting") == "unsafe":
             node = cast(node, out.dtype)
+        if sums_into:
+            node = _into(out, node)
         written.append(write_result(out, node, name))
     return tuple(written) if isinstance(found, tuple) else written[0]
 

@@ -351,7 +351,8 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
         GradientError
             If it is a view: the tensor that it shows elements of keeps its history.
         """
-        if views.is_view(self):
+        view = self._view
+        if view is not None and view.parent is not None and view.steps is not _DETACHING:
             raise GradientError(
                 explain(
                     "detach_",
@@ -361,7 +362,10 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
                 )
             )
         if self._node.requires_grad:
+            before = self._node.autograd
             state.rebind(self, OPS["detach"](self._node))
+            if before is not None and before.grad is not None:
+                state.state_of(self._node).grad = before.grad
         return self
 
     # Copies

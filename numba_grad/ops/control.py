@@ -190,7 +190,7 @@ class _RebuiltContext:
                 given[seed] = g
         with rebuilding():
             found = rule(seeds, node)
-        rebuilt = iter(substitute([g for g in found if g is not None], given))
+            rebuilt = iter(substitute([g for g in found if g is not None], given))
         return [None if g is None else next(rebuilt) for g in found]
 
     def release(self) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from numba_grad.dtypes import is_inexact
 from numba_grad.graph.node import OPS, Node, argument, recording
-from numba_grad.graph.types import CPU
+from numba_grad.graph.types import CPU, TupleType
 from numba_grad.graph.walk import rebuilt, toposort
 from numba_grad.ops.families import literal, reshape
 from numba_grad.ops.movement import region_params, slice_params
@@ -133,9 +133,12 @@ def rows_by_index(
 
 def _accesses(body: CallTarget) -> list[Node]:
     """What reads or writes one row of an array."""
+    order = toposort(body.outputs)
+    if any(x.op.name == "custom" for x in order):
+        return []  # its rules may have kept any of it
     return [
         x
-        for x in toposort(body.outputs)
+        for x in order
         if (x.op is _READ and len(x.inputs) == 2) or (x.op is _WRITE and len(x.inputs) == 3)
         if not x.inputs[-1].shape
     ]
@@ -180,8 +183,9 @@ def _indices(
 
 
 def _is_integer(x: Node) -> bool:
-    # Shorter ones, and those without a sign, may begin again.
-    return not x.shape and x.dtype in (np.int32, np.int64)
+    # Shorter ones, and those without a sign, may begin again. An inner loop's results are several.
+    several = isinstance(x.type, TupleType)
+    return not several and not x.shape and x.dtype in (np.int32, np.int64)
 
 
 def _followed(body: CallTarget, given: Mapping[Node, _Index]) -> dict[Node, _Index]:
@@ -300,6 +304,8 @@ def _versions(body: CallTarget, carried: int, places: Mapping[Node, int]) -> dic
             readers.setdefault(x, []).append(node)
     found = {}
     for k, (x, out) in enumerate(zip(body.arguments[:carried], body.outputs, strict=False)):
+        if out not in places:
+            continue
         own = [out]
         while own[0].op is _WRITE and places.get(own[0], -1) == places.get(out):
             own.insert(0, own[0].inputs[0])

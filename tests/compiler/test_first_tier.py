@@ -174,6 +174,16 @@ def test_empty_and_0d_arrays():
     assert float(ng.sin(ng.tensor(0.5)) + 1) == np.sin(0.5) + 1
 
 
+def test_the_position_in_an_axis_of_one_integer_is_0():
+    """Its dtype is that of the elements, which are not it; a gcd has no sign."""
+    for x in (np.array([5]), np.array([[5], [-6]]), np.array([[[-4, 7]]])):
+        for name in ("argmax", "argmin", "gcd_reduce"):
+            for axis in range(x.ndim):
+                reduced = {"axes": (axis,)} if name == "gcd_reduce" else {"axis": axis}
+                out = OPS[name](leaf(x), **reduced)
+                np.testing.assert_array_equal(on_first_tier(out), evaluate_with_numpy([out])[0])
+
+
 def test_results_are_arrays_of_their_own():
     x = ng.tensor(np.arange(6.0).reshape(2, 3))
     y = (x + 0).mT

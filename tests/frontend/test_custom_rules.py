@@ -577,3 +577,60 @@ def test_what_is_no_function_is_refused():
         ng.custom_vjp(lambda x: x).defvjp(lambda x: x, None)
     with pytest.raises(TypeError, match="nondiff_argnums"):
         ng.custom_jvp(lambda x: x, nondiff_argnums="f")
+
+
+ROWS, OTHER = np.array([0.3, -0.5, 0.8]), np.array([1.3, 0.5, -0.8])
+
+
+def _keeping(kept, i, rows, other):
+    """sin(x) * y, whose rules keep rows at the index `i`, which values are not made of."""
+    f = ng.custom_vjp(lambda x, y: np.sin(x) * y)
+    if kept == "slope":
+        f.defvjp(
+            lambda x, y: (f(x, y), (x, np.cos(x) * y * other[i], other)),
+            lambda r, g: (g * r[1] / r[2][i], g * np.sin(r[0])),
+        )
+    elif kept == "index":
+        f.defvjp(
+            lambda x, y: (f(x, y), (x, y)),
+            lambda r, g: (g * np.cos(r[0]) * rows[i], g * np.sin(r[0])),
+        )
+    else:
+        f = ng.custom_jvp(lambda x, y: np.sin(x) * y)
+        f.defjvp(lambda p, t: (f(*p), np.cos(p[0]) * p[1] * t[0] + np.sin(p[0]) * t[1]))
+    return f
+
+
+@pytest.mark.parametrize("kept", ["slope", "index", "arguments"])
+def test_rules_in_loops_may_keep_what_depends_on_the_step(kept):
+    rows, other = ng.tensor(ROWS), ng.tensor(OTHER)
+
+    def step(i, x):
+        return _keeping(kept, i, rows, other)(x, rows[i]) + 0.1
+
+    def by_row(x):
+        return ng.scan(lambda s, i: (step(i, s), None), x, np.arange(3))[0]
+
+    def by_counter(x):
+        return ng.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, step(*c)), (0, x))[1]
+
+    def in_rows(x):
+        def body(k, u):
+            u[k + 1] = step(k, u[k])
+            return u
+
+        start = ng.zeros(4)
+        start[0] = x
+        return ng.fori_loop(0, 3, body, start)[-1]
+
+    def in_python(x):
+        for row in ROWS:
+            x = np.sin(x) * row + 0.1
+        return x
+
+    expected = ng.grad(in_python)(0.6), ng.grad(ng.grad(in_python))(0.6)
+    with ng.configure(engine="reference"):
+        for f in (by_row, by_counter, in_rows):
+            found = ng.grad(f)(0.6), ng.grad(ng.grad(f))(0.6)
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+            np.testing.assert_allclose(ng.vmap(ng.grad(f))(np.array([0.6]))[0], expected[0])

@@ -1,5 +1,6 @@
 """Reductions with every argument: values and warnings of NumPy, derivatives, torch's gradients."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -246,3 +247,18 @@ def test_nothing_to_reduce():
 def test_what_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call(ng.tensor([1.0, 2.0, 3.0]))
+
+
+@pytest.mark.parametrize("out", ["int8", "int64", "float32", "float64"])
+@pytest.mark.parametrize("of", ["bool", "int8", "int32", "float32", "float64"])
+@pytest.mark.parametrize("name", ["sum", "cumsum", "prod", "add.reduce", "multiply.accumulate"])
+def test_into_an_array_of_another_dtype(name, of, out):
+    """NumPy computes in a dtype that takes both, and cuts off then."""
+    x = np.array([[1.6, -1.7, 1.8], [100, 1.4, 0.9]]).astype(of)
+    expected = np.zeros(x.shape if "cu" in name else 3, out)
+    found = ng.tensor(expected)
+    f = functools.reduce(getattr, name.split("."), np)
+    f(x, axis=0, out=expected)
+    with ng.configure(engine="reference"):
+        f(ng.tensor(x), axis=0, out=found)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -295,3 +295,41 @@ def test_integers_are_carried_by_rows():
 
     counts = ng.tensor(np.ones(10, np.int64))
     assert ng.fori_loop(2, 10, body, counts).tolist() == [1, 1, 2, 3, 5, 8, 13, 21, 34, 55]
+
+
+def test_an_inner_loop_carries_an_integer():
+    def step(carry, k):
+        turns, halved = ng.while_loop(
+            lambda v: v[0] < k, lambda v: (v[0] + 1, v[1] / 2), (0, carry)
+        )
+        return halved + numbers[k] + turns, None
+
+    def half(pair):
+        return pair[0] + 1, pair[1] / 2
+
+    numbers = ng.tensor([3.0, 5.0, 7.0])
+    got = ng.value_and_grad(lambda x: ng.scan(step, x, np.arange(3))[0])(2.0)
+    np.testing.assert_allclose(got, (11.125, 0.125))
+
+
+def test_a_row_that_is_written_in_parts_is_read_in_the_same_step():
+    def in_parts(k, rows, rate):
+        rows[k + 1, 0] = rate * rows[k, 1]
+        rows[k + 1, 1:] = np.sin(rows[k, :-1])
+        return rows, np.sum(rows[k + 1])
+
+    def by_scan(rate):
+        def step(carry, k):
+            return in_parts(k, carry[0], rate), None
+
+        return np.sum(ng.scan(step, (ng.tensor(FORCING), 0.0), np.arange(8))[0][1])
+
+    def in_turn(rate):
+        rows = ng.tensor(FORCING)
+        for k in range(8):
+            rows, total = in_parts(k, rows, rate)
+        return total
+
+    with ng.configure(engine="reference"):
+        found, expected = ng.value_and_grad(by_scan)(0.3), ng.value_and_grad(in_turn)(0.3)
+    np.testing.assert_allclose(found, expected)

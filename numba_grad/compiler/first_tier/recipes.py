@@ -275,11 +275,12 @@ class Recipes:
         [view], dtype = self.operands, self.types[0].dtype
         axes = reduction_axes(node)
         kept = [axis for axis in range(len(view.shape)) if axis not in axes]
-        if node.dtype == dtype and all(view.shape[axis] == 1 for axis in axes):
-            return permuted(view, tuple(kept))  # such as -0.0, which is no sum of 0.0 and itself
         moved = permuted(view, (*kept, *sorted(axes)))
         if node.op.name in ARG_REDUCTIONS:
             return self.position(node, moved, dtype)
+        is_alone = node.op.name != "gcd_reduce" and all(view.shape[axis] == 1 for axis in axes)
+        if node.dtype == dtype and is_alone:
+            return permuted(view, tuple(kept))  # such as -0.0, which is no sum of 0.0 and itself
         return self.reduced(node, parsed("{x0}"), [(moved, dtype)], len(kept))
 
     def position(self, node: Node, x: View, dtype: np.dtype) -> View:

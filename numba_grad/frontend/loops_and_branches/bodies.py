@@ -82,7 +82,8 @@ def traced(
             outputs = on_device_of_body(operation, outputs, device)
         captured = _captured(outputs, arguments, first_serial, is_repeated)
         own = [argument(node.type, is_inexact(node.dtype)) for node in captured]
-        replaced = dict(zip(captured, own, strict=True))
+        # Stand-ins as well: what rules of `custom_vjp` have kept of them is rebuilt from this.
+        replaced = dict(zip([*captured, *inside], [*own, *arguments], strict=True))
         outputs = substitute(outputs, replaced, _without_identity)
         without_repeated_views(toposort(outputs), outputs)
     target = known_body(CallTarget(name or name_of(f), [*arguments, *own], outputs))
@@ -169,7 +170,9 @@ def _captured(
     for node in inner:
         if is_outside(node) or not node.inputs:
             continue
-        if not is_repeated or any(x in depends for x in node.inputs):
+        # The rules of a user's function may depend on what its values do not.
+        is_own = not is_repeated or node.op.name == "custom"
+        if is_own or any(x in depends for x in node.inputs):
             depends.add(node)
     found: dict[Node, None] = {}
     seen: set[Node] = set()

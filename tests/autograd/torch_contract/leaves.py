@@ -22,6 +22,17 @@ def detached_tensors_can_require_grad(lib):
 
 
 @scenario
+def detached_in_place_they_keep_their_gradients(lib):
+    x = variable(lib)
+    y = x * 2
+    y.retain_grad()
+    (y * y).sum().backward()
+    x.detach_()
+    y.detach_()
+    return x.grad, x.requires_grad, y.grad, y.requires_grad
+
+
+@scenario
 def computed_tensors_can_become_leaves(lib):
     c = lib.tensor([1.0, 2.0, 3.0])
     y = c * 2

@@ -140,6 +140,15 @@ def views_cannot_be_detached_in_place(lib):
 
 
 @scenario
+def what_is_detached_can_be_detached_in_place(lib):
+    x = matrix(lib)
+    y = x.detach()
+    y.detach_()
+    (x * y).sum().backward()
+    return y.requires_grad, y.is_leaf, x.grad
+
+
+@scenario
 def gradients_with_respect_to_views(lib):
     x = matrix(lib)
     y = x * 2
