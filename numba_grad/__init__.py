@@ -36,15 +36,16 @@ from numpy import (
 from numba_grad.graph.collection import old_at_once as _old_at_once
 
 # Nearly all modules. Else a tenth of the time would go to looking at what they make.
-_old_at_once(lambda: importlib.import_module("numba_grad.frontend.jit"))
+_old_at_once(lambda: importlib.import_module("numba_grad.frontend.compiled_functions.jit"))
 
 from numba_grad import autograd, dtypes, errors
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from numba_grad.config import config, configure
 from numba_grad.fresh_thread import imported as _imported
-from numba_grad.frontend import devices, namespaces
-from numba_grad.frontend.array_api import *
-from numba_grad.frontend.custom_rules import *
+from numba_grad.frontend import namespaces
+from numba_grad.frontend.compiled_functions.jit import *
+from numba_grad.frontend.derivatives.custom_rules import *
+from numba_grad.frontend.derivatives.gradients import *
 from numba_grad.frontend.functions.along_axes import *
 from numba_grad.frontend.functions.assignments import *
 from numba_grad.frontend.functions.bits import *
@@ -73,15 +74,15 @@ from numba_grad.frontend.functions.sets import *
 from numba_grad.frontend.functions.shapes import *
 from numba_grad.frontend.functions.sorting import *
 from numba_grad.frontend.functions.statistics import *
-from numba_grad.frontend.gradients import *
-from numba_grad.frontend.interchange import *
-from numba_grad.frontend.jit import *
+from numba_grad.frontend.inputs import devices
 from numba_grad.frontend.loops_and_branches.associative_scans import *
 from numba_grad.frontend.loops_and_branches.branches import *
 from numba_grad.frontend.loops_and_branches.checkpoints import *
 from numba_grad.frontend.loops_and_branches.loops import *
 from numba_grad.frontend.polynomials import *
-from numba_grad.frontend.tensor import *
+from numba_grad.frontend.tensors.array_api import *
+from numba_grad.frontend.tensors.interchange import *
+from numba_grad.frontend.tensors.tensor import *
 from numba_grad.frontend.vmap import *
 from numba_grad.runtime.threads import get_num_threads, set_num_threads
 
@@ -102,14 +103,16 @@ if typing.TYPE_CHECKING:
 
     from numba_grad import cuda, fft, linalg, random, signal, special, testing
     from numba_grad import numpy as numpy
-    from numba_grad.frontend.callbacks import ShapeDtypeStruct, callback
-    from numba_grad.frontend.custom_op import custom_op
-    from numba_grad.frontend.differentiable import differentiable
+    from numba_grad.frontend.own_functions.callbacks import ShapeDtypeStruct, callback
+    from numba_grad.frontend.own_functions.custom_op import custom_op
+    from numba_grad.frontend.own_functions.differentiable import differentiable
 
 # What takes a while to import and few programs use, by the module of `frontend/` that has it.
 _SELDOM = {
-    **{"ShapeDtypeStruct": "callbacks", "callback": "callbacks", "custom_op": "custom_op"},
-    "differentiable": "differentiable",
+    "ShapeDtypeStruct": "own_functions.callbacks",
+    "callback": "own_functions.callbacks",
+    "custom_op": "own_functions.custom_op",
+    "differentiable": "own_functions.differentiable",
 }
 
 
@@ -122,7 +125,7 @@ def __getattr__(name: str) -> typing.Any:
         # Not in `__all__`: `import *` is not to need the package that has it. Nor is `numpy`, which
         # would take the place of NumPy.
         return dtypes.bfloat16_class()
-    absent = importlib.import_module(f"{__name__}.frontend.absent_attributes")
+    absent = importlib.import_module(f"{__name__}.frontend.tensors.absent_attributes")
     raise absent.error_of_module(__name__, name)
 
 

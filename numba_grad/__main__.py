@@ -19,7 +19,7 @@ from numba_grad.compiler.building import cache
 from numba_grad.config import config
 from numba_grad.errors import ArchiveError, explain
 from numba_grad.frontend import cuda
-from numba_grad.frontend.gradients import grad
+from numba_grad.frontend.derivatives.gradients import grad
 from numba_grad.runtime.cuda import diagnosis
 from numba_grad.runtime.threads import can_start_threads, get_num_threads
 

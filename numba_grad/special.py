@@ -6,5 +6,5 @@ from numba_grad.frontend.special import __doc__ as __doc__
 
 
 def __getattr__(name: str) -> object:
-    absent = _importlib.import_module("numba_grad.frontend.absent_attributes")
+    absent = _importlib.import_module("numba_grad.frontend.tensors.absent_attributes")
     raise absent.error_of_module(__name__, name)

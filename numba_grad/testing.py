@@ -10,10 +10,10 @@ import numpy as np
 from numba_grad.autograd.finite_differences import FOURTH_ORDER, slopes_by_element, units
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import explain
-from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, constant_beside, wrap
-from numba_grad.frontend.gradients import grad
-from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.derivatives.gradients import grad
+from numba_grad.frontend.inputs import trees
+from numba_grad.frontend.inputs.arrays import as_node, constant_beside, wrap
+from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.types import CPU
 from numba_grad.ops.families import placed
 

@@ -503,7 +503,7 @@ def predicted(name: str, architecture: str) -> dict[str, Any]:
     """What the compiler says of the program, for a GPU that is not there."""
     import numba_grad as ng
     from numba_grad.compiler.cuda import costs
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
     from numba_grad.graph.node import argument
     from numba_grad.graph.types import array_type
     from numba_grad.runtime.cuda.driver import install

@@ -1,1 +1,1 @@
-"""What users touch. Start with `tensor.py`."""
+"""What users touch. Start with `tensors/tensor.py`."""

@@ -5,10 +5,10 @@ from and to other libraries. It is imported when there is a tensor on one, or `d
 from typing import Any
 
 import numba_grad.compiler.cuda.backend  # noqa: F401 - from here on graphs run on GPUs
-from numba_grad.frontend.arrays import as_node, computed_value, wrap
 from numba_grad.frontend.functions.indexing import take
 from numba_grad.frontend.functions.ranges import arange
 from numba_grad.frontend.functions.shapes import reshape
+from numba_grad.frontend.inputs.arrays import as_node, computed_value, wrap
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.runtime.cuda import exports, imports, memory
 from numba_grad.runtime.cuda.arrays import DeviceArray

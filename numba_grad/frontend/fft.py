@@ -18,10 +18,10 @@ import numpy as np
 
 from numba_grad.dtypes import character_of
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, as_optional_dtype, wrap
-from numba_grad.frontend.devices import on_device
 from numba_grad.frontend.functions.elementwise import where
 from numba_grad.frontend.functions.shapes import part, roll
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, as_optional_dtype, wrap
+from numba_grad.frontend.inputs.devices import on_device
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes, normalize_axis
 from numba_grad.ops.elementwise import conjugated
@@ -29,7 +29,7 @@ from numba_grad.ops.families import cast
 from numba_grad.ops.fourier import ADJOINT_NORM
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "fft",

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, wrap
 from numba_grad.frontend.functions import calculus, contractions
 from numba_grad.frontend.functions.contractions import matmul, tensordot, vecdot
 from numba_grad.frontend.functions.joining import block
 from numba_grad.frontend.functions.shapes import atleast_2d, broadcast_to, matrix_transpose
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, wrap
 from numba_grad.frontend.linear_algebra.decompositions import (
     EighResult,
     EigResult,
@@ -61,7 +61,7 @@ from numba_grad.frontend.linear_algebra.matrix_norms import (
 from numba_grad.graph.types import normalize_axis
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "EigResult",

@@ -14,13 +14,13 @@ import numpy as np
 
 from numba_grad.autograd.tensor_class import is_tensor, is_tensor_class
 from numba_grad.errors import explain
-from numba_grad.frontend import array_api
-from numba_grad.frontend.arrays import ArrayLike, has_tensors
-from numba_grad.frontend.flat_elements import ndenumerate
 from numba_grad.frontend.functions import creation, elementwise, ranges
 from numba_grad.frontend.functions.creation import Shape, asarray, empty
-from numba_grad.frontend.numpy_functions import MADE_LIKE, counterpart, of_ufunc
-from numba_grad.frontend.protocols import (
+from numba_grad.frontend.inputs.arrays import ArrayLike, has_tensors
+from numba_grad.frontend.tensors import array_api
+from numba_grad.frontend.tensors.flat_elements import ndenumerate
+from numba_grad.frontend.tensors.numpy_functions import MADE_LIKE, counterpart, of_ufunc
+from numba_grad.frontend.tensors.protocols import (
     arguments_in_common,
     call_function,
     call_ufunc,
@@ -28,7 +28,7 @@ from numba_grad.frontend.protocols import (
 )
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 Function = Callable[..., Any]
 

@@ -8,7 +8,12 @@ import numpy as np
 
 from numba_grad.dtypes import finfo, is_inexact, promoted
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.functions.calculus import vander
+from numba_grad.frontend.functions.joining import concatenate, unstack
+from numba_grad.frontend.functions.reductions import sum as total
+from numba_grad.frontend.functions.samples import convolve
+from numba_grad.frontend.functions.shapes import part
+from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
     common_dtype,
@@ -17,17 +22,12 @@ from numba_grad.frontend.arrays import (
     value_of,
     wrap,
 )
-from numba_grad.frontend.functions.calculus import vander
-from numba_grad.frontend.functions.joining import concatenate, unstack
-from numba_grad.frontend.functions.reductions import sum as total
-from numba_grad.frontend.functions.samples import convolve
-from numba_grad.frontend.functions.shapes import part
 from numba_grad.frontend.namespaces import namespace
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import cast, full, reshape
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "poly",

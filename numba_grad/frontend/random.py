@@ -23,8 +23,8 @@ gradients flow to these (reparametrization). In all of these functions
     dtype : float32 or float64; by default that of the parameters, float64 if these are numbers
 """
 
-from numba_grad.frontend.random_bits import bits, fold_in, key, split
-from numba_grad.frontend.random_choices import (
+from numba_grad.frontend.random_variates.bits import bits, fold_in, key, split
+from numba_grad.frontend.random_variates.choices import (
     bernoulli,
     categorical,
     choice,
@@ -32,7 +32,7 @@ from numba_grad.frontend.random_choices import (
     permutation,
     poisson,
 )
-from numba_grad.frontend.random_numbers import (
+from numba_grad.frontend.random_variates.distributions import (
     beta,
     chisquare,
     dirichlet,

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import fft
-from numba_grad.frontend.arrays import ArrayLike, common_dtype
 from numba_grad.frontend.functions.contractions import tensordot
 from numba_grad.frontend.functions.elementwise import conjugate, rint
 from numba_grad.frontend.functions.padding import pad
 from numba_grad.frontend.functions.shapes import flip, moveaxis, reshape, transpose
+from numba_grad.frontend.inputs.arrays import ArrayLike, common_dtype
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import normalize_axis
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["convolve", "correlate"]
 

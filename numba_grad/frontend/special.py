@@ -19,14 +19,6 @@ import numpy as np
 
 from numba_grad.dtypes import COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, finfo, is_inexact, promoted
 from numba_grad.errors import DTypeError, explain
-from numba_grad.frontend.arrays import (
-    ArrayLike,
-    as_node,
-    node_of,
-    number_node,
-    weak_class,
-    wrap,
-)
 from numba_grad.frontend.functions import reductions
 from numba_grad.frontend.functions.elementwise import (
     cbrt,
@@ -38,13 +30,21 @@ from numba_grad.frontend.functions.elementwise import (
     sinc,
 )
 from numba_grad.frontend.functions.reductions import Axis
+from numba_grad.frontend.inputs.arrays import (
+    ArrayLike,
+    as_node,
+    node_of,
+    number_node,
+    weak_class,
+    wrap,
+)
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes
 from numba_grad.ops import bessel, special  # noqa: F401 - fills OPS
 from numba_grad.ops.families import cast, literal, reshape
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "beta",

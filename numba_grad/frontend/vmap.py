@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.derived_functions import derived_from
+from numba_grad.frontend.inputs import trees
+from numba_grad.frontend.inputs.arrays import as_node, wrap
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument
 from numba_grad.graph.types import normalize_axis

@@ -10,7 +10,7 @@ A kernel takes arrays and returns nothing. Its arguments, in this order:
     results       arrays, C-contiguous and uninitialized, which it writes to
     numbers       the keyword arguments of the call, int64 or float64, bools as int64
 
-It has no derivative here: that is a Function around it (`frontend/custom_op.py`).
+It has no derivative here: that is a Function around it (`frontend/own_functions/custom_op.py`).
 """
 
 import functools

@@ -1,5 +1,8 @@
 """Leaves that stand for arrays which are read at each call, as those that a compiled function
-closes over: their values are not those of all runs. `frontend/tracing.py` knows which these are."""
+closes over: their values are not those of all runs.
+
+`frontend/inputs/tracing.py` knows which these are.
+"""
 
 from collections.abc import Hashable, Sequence
 from typing import Protocol

@@ -30,7 +30,7 @@ GOALS = [
 def traced(size: Size) -> tuple[list[Any], float]:
     """The outputs of the graph, and the seconds that recording took."""
     import numba_grad as ng
-    from numba_grad.frontend.arrays import as_node
+    from numba_grad.frontend.inputs.arrays import as_node
     from numba_grad.graph.collection import without_collection
     from numba_grad.graph.node import argument
 

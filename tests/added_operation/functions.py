@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from numba_grad.ops.added import gudermannian as gudermannian_op
 from numba_grad.ops.added import mirrored as mirrored_op
 
-from numba_grad.frontend.arrays import ArrayLike, as_inexact, wrap
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_inexact, wrap
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["gudermannian", "mirrored"]
 

@@ -11,7 +11,7 @@ import numba_grad as ng
 from numba_grad.compiler import evaluate, pipeline, plan_cache
 from numba_grad.compiler.building import build
 from numba_grad.compiler.partition import flat_graph
-from numba_grad.frontend.specialization import Specialization
+from numba_grad.frontend.compiled_functions.specialization import Specialization
 from tests.interleaving import stopped_at
 
 LONG = 60  # seconds, for what does not take long

@@ -19,7 +19,7 @@ from numba_grad.compiler.compiled_program import Destination
 from numba_grad.compiler.fusion import roots
 from numba_grad.compiler.partition import flat_graph, materialization, segments
 from numba_grad.compiler.steps import cpu_row_chains, row_chains
-from numba_grad.frontend import specialization
+from numba_grad.frontend.compiled_functions import specialization
 from numba_grad.transforms import assigned_rows
 
 PACKAGE = Path(ng.__file__).parent

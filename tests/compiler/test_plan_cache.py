@@ -438,9 +438,9 @@ def test_users_kernels_are_known_by_identity_and_so_lowered_by_each_process(lowe
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """A package of three files, in the place of numba_grad."""
-    for folder in ("compiler", "frontend"):
+    for folder in ("compiler", "frontend/tensors"):
         (tmp_path / "package" / folder).mkdir(parents=True)
-    for name in ("compiler/plan_cache.py", "compiler/rules.py", "frontend/tensor.py"):
+    for name in ("compiler/plan_cache.py", "compiler/rules.py", "frontend/tensors/tensor.py"):
         (tmp_path / "package" / name).write_text("x = 1\n")
     monkeypatch.setattr(plan_cache, "__file__", str(tmp_path / "package/compiler/plan_cache.py"))
     monkeypatch.setattr(plan_cache, "_imported_ns", 1 << 62)
@@ -459,7 +459,7 @@ def test_a_plan_depends_on_the_text_of_the_compiler(package, directory):
     assert edited != before
     (package / "compiler/rules.py").write_text("x = 1\n")  # a new file, with the old text
     assert environment(directory) == before
-    (package / "frontend/tensor.py").write_text("x = 2\n")  # which only makes graphs
+    (package / "frontend/tensors/tensor.py").write_text("x = 2\n")  # which only makes graphs
     assert environment(directory) == before
 
 

@@ -15,7 +15,7 @@ from numba_grad.compiler.building import cache
 from numba_grad.compiler.cuda import build, front_end, link, worker_processes
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
-from numba_grad.frontend.lowered import LoweredKernel
+from numba_grad.frontend.compiled_functions.lowered import LoweredKernel
 from tests.cuda.requirements import needs_compiler
 
 SOURCE = """\

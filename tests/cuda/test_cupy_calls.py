@@ -8,7 +8,7 @@ from numba_grad.compiler.cuda.target import cuda_destination
 from numba_grad.compiler.programs import compile_program
 from numba_grad.compiler.steps.library_steps import call_of
 from numba_grad.errors import KernelError
-from numba_grad.frontend.lowered import LoweredKernel
+from numba_grad.frontend.compiled_functions.lowered import LoweredKernel
 from numba_grad.graph.node import argument
 from numba_grad.graph.types import array_type
 from numba_grad.ops import all_ops

@@ -16,7 +16,7 @@ import numba_grad as ng
 from numba_grad.compiler.backends import copied_to
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
-from numba_grad.frontend import arrays
+from numba_grad.frontend.inputs import arrays
 from numba_grad.graph.node import leaf
 from tests.frontend import (
     test_complex_order,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.frontend import guards
+from numba_grad.frontend.inputs import guards
 
 pytestmark = pytest.mark.usefixtures("numpy_engine")
 

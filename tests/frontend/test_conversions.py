@@ -14,7 +14,8 @@ import pytest
 import numba_grad as ng
 from numba_grad.autograd import running
 from numba_grad.errors import GradientError, TracingError
-from numba_grad.frontend import calling_lines, tensor_conversions
+from numba_grad.frontend.inputs import calling_lines
+from numba_grad.frontend.tensors import conversions as tensor_conversions
 
 X = np.array([1.5, 2.0, 3.0])
 

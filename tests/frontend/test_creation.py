@@ -8,7 +8,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.errors import DeviceError, DTypeError, ShapeError
-from numba_grad.frontend import arrays
+from numba_grad.frontend.inputs import arrays
 from numba_grad.graph.types import array_type, as_dtype
 
 pytestmark = pytest.mark.usefixtures("numpy_engine")

@@ -10,7 +10,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.compiler.user_kernels import compilation
 from numba_grad.errors import DeviceError, DTypeError, GradientError, KernelError, ShapeError
-from numba_grad.frontend.arrays import wrap
+from numba_grad.frontend.inputs.arrays import wrap
 from numba_grad.graph.node import argument
 from numba_grad.graph.types import array_type
 from numba_grad.ops.custom_kernels import ArrayArgument, CudaLaunch, NumberArgument

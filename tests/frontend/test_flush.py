@@ -8,7 +8,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.autograd import tensor_class
-from numba_grad.frontend import arrays
+from numba_grad.frontend.inputs import arrays
 
 
 def oscillation(steps):

@@ -5,7 +5,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.errors import GradientError
-from numba_grad.frontend.differentiation import Differentiation
+from numba_grad.frontend.derivatives.differentiation import Differentiation
 
 X = np.linspace(0.2, 1.4, 5)
 V = np.array([1.0, -0.5, 2.0, 0.25, -1.0])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.frontend import specialization
+from numba_grad.frontend.compiled_functions import specialization
 
 # As a loop the graph is short.
 pytestmark = pytest.mark.usefixtures("loops_stay_steps")

@@ -16,8 +16,8 @@ import numba_grad as ng
 import numba_grad.numpy as np
 import numba_grad.numpy.random as npr
 from numba_grad.frontend.namespaces import NAMESPACES
-from numba_grad.frontend.numpy_functions import of_function, of_ufunc
 from numba_grad.frontend.numpy_namespace import Ufunc
+from numba_grad.frontend.tensors.numpy_functions import of_function, of_ufunc
 
 PUBLIC = [name for name in dir(numpy) if not name.startswith("_")]
 # NumPy's own functions of arrays that have no counterpart here, and no way to hear of tensors. Of

@@ -12,7 +12,7 @@ import pytest
 import numba_grad as ng
 import numba_grad.numpy
 from numba_grad.errors import DTypeError, GradientError
-from numba_grad.frontend.absent_attributes import INSTEAD
+from numba_grad.frontend.tensors.absent_attributes import INSTEAD
 
 LINES = [
     line

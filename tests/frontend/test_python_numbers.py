@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.frontend.python_numbers import PythonNumber
+from numba_grad.frontend.tensors.python_numbers import PythonNumber
 
 X32 = np.array([0.5, 1.0, 2.0], np.float32)
 X8 = np.array([1, 2, 3], np.int8)

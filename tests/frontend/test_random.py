@@ -9,8 +9,8 @@ import pytest
 import scipy.stats
 
 import numba_grad as ng
-from numba_grad.frontend import random_bits
-from numba_grad.frontend.arrays import as_node, wrap
+from numba_grad.frontend.inputs.arrays import as_node, wrap
+from numba_grad.frontend.random_variates import bits as random_bits
 from numba_grad.graph.node import leaf
 from numba_grad.testing import check_gradients
 

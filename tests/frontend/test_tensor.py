@@ -12,7 +12,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.autograd import views
 from numba_grad.errors import DTypeError, GradientError, ShapeError, TracingError
-from numba_grad.frontend.arrays import wrap
+from numba_grad.frontend.inputs.arrays import wrap
 from numba_grad.graph.node import argument, leaf
 from numba_grad.graph.types import array_type
 

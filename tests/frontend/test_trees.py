@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from numba_grad.frontend import trees
+from numba_grad.frontend.inputs import trees
 
 Point = collections.namedtuple("Point", "x y")
 

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 import numba_grad as ng
 from numba_grad.compiler.numba_functions import generated, shared_tasks
 from numba_grad.config import configure
-from numba_grad.frontend import differentiable
+from numba_grad.frontend.own_functions import differentiable
 from tests.numba_functions.derivatives import Case, check_gradient, check_tangent, check_values
 from tests.numba_functions.generator import random_program
 from tests.numba_functions.programs import PROGRAMS

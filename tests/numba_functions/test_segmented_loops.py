@@ -10,7 +10,7 @@ import numba_grad as ng
 from numba_grad.compiler.numba_functions import tape_bound
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
-from numba_grad.frontend.differentiable import DerivedKernel, _float_sources
+from numba_grad.frontend.own_functions.differentiable import DerivedKernel, _float_sources
 from tests.numba_functions.generator import random_program
 from tests.numba_functions.programs import PROGRAMS
 from tests.numba_functions.test_random_programs import compiled, is_tame

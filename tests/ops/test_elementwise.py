@@ -7,7 +7,7 @@ import pytest
 
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.errors import DTypeError
-from numba_grad.frontend.arrays import operands
+from numba_grad.frontend.inputs.arrays import operands
 from numba_grad.graph.node import OPS, Op, leaf
 from numba_grad.ops import elementwise, functions, logic
 from numba_grad.ops.families import loop_dtypes

@@ -10,7 +10,7 @@ import pytest
 import numba_grad as ng
 import numba_grad.numpy as np
 from numba_grad.config import configure
-from numba_grad.frontend import differentiation
+from numba_grad.frontend.derivatives import differentiation
 from numba_grad.graph import walk
 from numba_grad.transforms import python_loops, rerolling
 

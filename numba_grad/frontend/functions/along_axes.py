@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, wrap
 from numba_grad.frontend.functions.shapes import expand_dims, moved_axes
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, wrap
 from numba_grad.frontend.vmap import vmap
 from numba_grad.graph.types import normalize_axis
 from numba_grad.ops.families import reshape
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["apply_along_axis", "apply_over_axes"]
 

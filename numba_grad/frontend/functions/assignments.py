@@ -11,7 +11,6 @@ import numpy as np
 from numba_grad.autograd import views
 from numba_grad.dtypes import BOOL, INT64, can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_assigned, as_node, is_scalar, node_of
 from numba_grad.frontend.functions.indexing import (
     brought_into_range,
     index_of_nodes,
@@ -19,13 +18,14 @@ from numba_grad.frontend.functions.indexing import (
     places_along_axis,
 )
 from numba_grad.frontend.functions.shapes import cycled
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_assigned, as_node, is_scalar, node_of
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import broadcast_to, cast, placed, reshape
 from numba_grad.ops.index_expressions import assign_index
 from numba_grad.ops.indexing import gather, scatter_set
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"]
 

@@ -6,14 +6,14 @@ import numpy as np
 
 from numba_grad.dtypes import BOOL, UINT8
 from numba_grad.errors import DTypeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, constant_beside, wrap
 from numba_grad.frontend.functions.shapes import part
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, constant_beside, wrap
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import normalize_axis
 from numba_grad.ops.families import cast, reshape
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["packbits", "unpackbits"]
 

@@ -7,18 +7,18 @@ import numpy as np
 
 from numba_grad.dtypes import computed_in, promoted
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_inexact, as_node, is_scalar, wrap
 from numba_grad.frontend.functions.elementwise import absolute, remainder, where
 from numba_grad.frontend.functions.joining import concatenate, stack, unstack
 from numba_grad.frontend.functions.reductions import sum as sum_of
 from numba_grad.frontend.functions.scans import cumsum
 from numba_grad.frontend.functions.shapes import diff, part
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_inexact, as_node, is_scalar, wrap
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import normalize_axes, normalize_axis
 from numba_grad.ops.families import cast, reshape
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["cross", "gradient", "kron", "trapezoid", "unwrap", "vander"]
 

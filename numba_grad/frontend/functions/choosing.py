@@ -8,16 +8,16 @@ import numpy as np
 from numba_grad.compiler.backends import only_device
 from numba_grad.dtypes import BOOL, INT64
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.functions.elementwise import where
+from numba_grad.frontend.functions.indexing import brought_into_range, mask_value, nonzero
+from numba_grad.frontend.functions.joining import stack
+from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
     common_dtype,
     known_value,
     wrap,
 )
-from numba_grad.frontend.functions.elementwise import where
-from numba_grad.frontend.functions.indexing import brought_into_range, mask_value, nonzero
-from numba_grad.frontend.functions.joining import stack
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import broadcast_shapes, normalize_axis
 from numba_grad.graph.walk import is_traced
@@ -26,7 +26,7 @@ from numba_grad.ops.index_expressions import assign_index, take_index
 from numba_grad.ops.indexing import gather
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["argwhere", "choose", "compress", "extract", "flatnonzero", "piecewise", "select"]
 

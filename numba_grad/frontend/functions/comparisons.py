@@ -2,8 +2,8 @@
 
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import ShapeError
-from numba_grad.frontend.arrays import ArrayLike, as_node, value_of
 from numba_grad.frontend.functions.elementwise import equal, isclose
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, value_of
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import broadcast_shapes
 

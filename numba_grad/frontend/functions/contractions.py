@@ -14,16 +14,16 @@ import numpy as np
 from numba_grad.autograd.views import view_of
 from numba_grad.dtypes import BOOL, INT64
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, operands, wrap
 from numba_grad.frontend.functions.reductions import sum as sum_of
 from numba_grad.frontend.functions.shapes import moved_axes
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, common_dtype, operands, wrap
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import normalize_axis
 from numba_grad.ops.families import axes_params, broadcast_to, full, reshape
 from numba_grad.ops.index_expressions import take_index
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "diag",

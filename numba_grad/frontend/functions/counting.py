@@ -9,7 +9,10 @@ import numpy as np
 
 from numba_grad.dtypes import FLOAT64, INT64, can_cast, promoted
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.functions.joining import unstack
+from numba_grad.frontend.functions.reductions import sum as total
+from numba_grad.frontend.functions.shapes import diff, part
+from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
     canonical_dtype,
@@ -19,15 +22,12 @@ from numba_grad.frontend.arrays import (
     value_of,
     wrap,
 )
-from numba_grad.frontend.functions.joining import unstack
-from numba_grad.frontend.functions.reductions import sum as total
-from numba_grad.frontend.functions.shapes import diff, part
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.walk import is_traced
 from numba_grad.ops.families import cast, full, placed, reshape
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 

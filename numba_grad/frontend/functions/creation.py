@@ -14,7 +14,7 @@ from numba_grad.autograd.views import note_array
 from numba_grad.compiler.backends import copied_to
 from numba_grad.dtypes import FLOAT64, INT64
 from numba_grad.errors import GradientError, ShapeError, TracingError, explain
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
     as_optional_dtype,
@@ -26,16 +26,16 @@ from numba_grad.frontend.arrays import (
     value_of,
     wrap,
 )
-from numba_grad.frontend.constants import check_constant
-from numba_grad.frontend.devices import device_kind, device_name, on_device
-from numba_grad.frontend.tracing import is_tracing
+from numba_grad.frontend.inputs.constants import check_constant
+from numba_grad.frontend.inputs.devices import device_kind, device_name, on_device
+from numba_grad.frontend.inputs.tracing import is_tracing
 from numba_grad.graph.node import LEAF, OPS, Node, leaf
 from numba_grad.graph.types import as_dtype
 from numba_grad.ops.families import broadcast_to, cast, placed, reshape
 from numba_grad.ops.families import full as constant
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "array",

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad import dtypes
-from numba_grad.frontend.arrays import ArrayLike, canonical_dtype, node_of, weak_class
+from numba_grad.frontend.inputs.arrays import ArrayLike, canonical_dtype, node_of, weak_class
 from numba_grad.graph.types import as_dtype
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["can_cast", "common_type", "finfo", "iinfo", "isdtype", "promote_types", "result_type"]
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from numba_grad.dtypes import BOOL
 from numba_grad.errors import ShapeError, explain
 from numba_grad.fresh_thread import imported
-from numba_grad.frontend.arrays import ArrayLike, as_optional_dtype, common_dtype, wrap
 from numba_grad.frontend.functions.contractions import diagonal_last, in_order, sum_of_products
 from numba_grad.frontend.functions.shapes import moved_axes
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_optional_dtype, common_dtype, wrap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import broadcast_to, cast, reshape
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["einsum", "einsum_path"]
 

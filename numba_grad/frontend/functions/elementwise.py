@@ -17,7 +17,8 @@ from numba_grad.autograd.views import Step, note_view, view_of
 from numba_grad.compiler.backends import only_device
 from numba_grad.dtypes import FLOAT64, ends, finfo, is_floating, is_inexact
 from numba_grad.errors import DTypeError, explain
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.functions.indexing import nonzero
+from numba_grad.frontend.inputs.arrays import (
     WEAK,
     ArrayLike,
     as_inexact,
@@ -29,9 +30,8 @@ from numba_grad.frontend.arrays import (
     scalar_leaf,
     wrap,
 )
-from numba_grad.frontend.devices import on_device
-from numba_grad.frontend.functions.indexing import nonzero
-from numba_grad.frontend.known_results import QUICK, on_tensor
+from numba_grad.frontend.inputs.devices import on_device
+from numba_grad.frontend.inputs.known_results import QUICK, on_tensor
 from numba_grad.graph.node import (
     NO_PARAMS,
     OPS,
@@ -45,7 +45,7 @@ from numba_grad.graph.types import Type, as_dtype
 from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes, placed, zeros_like
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "abs",

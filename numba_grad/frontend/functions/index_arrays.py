@@ -9,22 +9,22 @@ import numpy as np
 
 from numba_grad.dtypes import INT64
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.functions.creation import Shape, as_shape
+from numba_grad.frontend.functions.indexing import brought_into_range, nonzero
+from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
     as_optional_dtype,
     known_value,
     wrap,
 )
-from numba_grad.frontend.functions.creation import Shape, as_shape
-from numba_grad.frontend.functions.indexing import brought_into_range, nonzero
 from numba_grad.graph.node import OPS, Node, leaf, numbers
 from numba_grad.graph.types import broadcast_shapes
 from numba_grad.ops.families import broadcast_to, cast, reshape
 from numba_grad.ops.indexing import gather
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "diag_indices",

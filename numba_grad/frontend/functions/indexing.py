@@ -6,7 +6,7 @@ import numpy as np
 
 from numba_grad.dtypes import INT64
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
     constant_beside,
@@ -15,7 +15,7 @@ from numba_grad.frontend.arrays import (
     value_of,
     wrap,
 )
-from numba_grad.frontend.tracing import is_tracing, values_asked_for
+from numba_grad.frontend.inputs.tracing import is_tracing, values_asked_for
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import array_type, broadcast_shapes, normalize_axis
 from numba_grad.ops.families import broadcast_to, cast, placed, reshape
@@ -23,7 +23,7 @@ from numba_grad.ops.index_expressions import take_index
 from numba_grad.ops.indexing import check_range
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["nonzero", "take", "take_along_axis"]
 

@@ -11,7 +11,14 @@ from numba_grad.autograd.tensor_class import new_tensor
 from numba_grad.autograd.views import view_of
 from numba_grad.dtypes import can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.functions.shapes import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    moved_axes,
+    part,
+)
+from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
     as_optional_dtype,
@@ -19,13 +26,6 @@ from numba_grad.frontend.arrays import (
     node_of,
     value_of,
     wrap,
-)
-from numba_grad.frontend.functions.shapes import (
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
-    moved_axes,
-    part,
 )
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes, normalize_axis
@@ -36,7 +36,7 @@ from numba_grad.ops.indexing import out_of_range
 from numba_grad.ops.movement import concatenated, stacked
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "append",

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.errors import explain
-from numba_grad.frontend.arrays import common_dtype
 from numba_grad.frontend.functions.joining import concatenate
+from numba_grad.frontend.inputs.arrays import common_dtype
 from numba_grad.graph.node import Node
 from numba_grad.ops.families import reshape
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["c_", "r_"]
 

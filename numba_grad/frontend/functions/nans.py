@@ -7,16 +7,16 @@ import numpy as np
 
 from numba_grad.dtypes import INT64, is_inexact
 from numba_grad.errors import explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, scalar_leaf, value_of, wrap
 from numba_grad.frontend.functions import elementwise, reductions
 from numba_grad.frontend.functions.reductions import Axis
 from numba_grad.frontend.functions.scans import cumprod, cumsum
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, scalar_leaf, value_of, wrap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.walk import is_traced
 from numba_grad.ops.families import cast, full
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "nanargmax",

@@ -8,13 +8,20 @@ import numpy as np
 
 from numba_grad.dtypes import FLOAT32, finfo, is_floating, is_storage_only
 from numba_grad.errors import DTypeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, operands, scalar_leaf, value_of, wrap
 from numba_grad.frontend.functions.elementwise import imag, trunc, zeros_of_same_dtype
+from numba_grad.frontend.inputs.arrays import (
+    ArrayLike,
+    as_node,
+    operands,
+    scalar_leaf,
+    value_of,
+    wrap,
+)
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import cast, full
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "bitwise_count",

@@ -18,23 +18,23 @@ from numba_grad.dtypes import (
     promoted,
 )
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.functions import reductions
+from numba_grad.frontend.functions.indexing import taken_along
+from numba_grad.frontend.functions.reductions import Axis
+from numba_grad.frontend.functions.shapes import moved_axes
+from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
     known_value,
     scalar_leaf,
     wrap,
 )
-from numba_grad.frontend.functions import reductions
-from numba_grad.frontend.functions.indexing import taken_along
-from numba_grad.frontend.functions.reductions import Axis
-from numba_grad.frontend.functions.shapes import moved_axes
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes
 from numba_grad.ops.families import broadcast_to, cast, full, placed, real_dtype, reshape
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 

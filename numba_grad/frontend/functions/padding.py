@@ -14,7 +14,12 @@ import numpy as np
 
 from numba_grad.dtypes import FLOAT64, INT64, is_floating, is_inexact
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.functions.order_statistics import median as median_of
+from numba_grad.frontend.functions.reductions import max as largest
+from numba_grad.frontend.functions.reductions import mean as mean_of
+from numba_grad.frontend.functions.reductions import min as smallest
+from numba_grad.frontend.functions.shapes import part
+from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
     constant_beside,
@@ -22,18 +27,13 @@ from numba_grad.frontend.arrays import (
     scalar_leaf,
     wrap,
 )
-from numba_grad.frontend.functions.order_statistics import median as median_of
-from numba_grad.frontend.functions.reductions import max as largest
-from numba_grad.frontend.functions.reductions import mean as mean_of
-from numba_grad.frontend.functions.reductions import min as smallest
-from numba_grad.frontend.functions.shapes import part
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axis
 from numba_grad.ops.families import broadcast_to, cast, reshape
 from numba_grad.ops.index_expressions import take_index
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["pad"]
 

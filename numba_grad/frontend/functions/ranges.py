@@ -11,7 +11,11 @@ import numpy as np
 
 from numba_grad.dtypes import INT64, kind_of, promoted
 from numba_grad.errors import explain
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.functions.creation import Shape, as_shape, result_of
+from numba_grad.frontend.functions.elementwise import floor, power, where
+from numba_grad.frontend.functions.index_arrays import indices
+from numba_grad.frontend.functions.shapes import moveaxis
+from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
     as_optional_dtype,
@@ -23,18 +27,14 @@ from numba_grad.frontend.arrays import (
     weak_class,
     wrap,
 )
-from numba_grad.frontend.devices import on_device
-from numba_grad.frontend.functions.creation import Shape, as_shape, result_of
-from numba_grad.frontend.functions.elementwise import floor, power, where
-from numba_grad.frontend.functions.index_arrays import indices
-from numba_grad.frontend.functions.shapes import moveaxis
+from numba_grad.frontend.inputs.devices import on_device
 from numba_grad.graph.node import OPS, Node, numbers
 from numba_grad.graph.types import broadcast_shapes, normalize_axis
 from numba_grad.ops.families import broadcast_to as stretch
 from numba_grad.ops.families import cast, reshape
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "arange",

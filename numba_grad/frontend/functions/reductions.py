@@ -12,7 +12,7 @@ import numpy as np
 
 from numba_grad.dtypes import BOOL, FLOAT64, INT64, UINT64, computed_in, ends, is_inexact
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_inexact,
     as_node,
@@ -25,7 +25,7 @@ from numba_grad.graph.types import is_axis_of_number, normalize_axes, normalize_
 from numba_grad.ops.families import axes_params, broadcast_to, cast, full, placed, reshape
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "all",

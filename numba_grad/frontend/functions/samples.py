@@ -7,15 +7,15 @@ import numpy as np
 
 from numba_grad.dtypes import BOOL, FLOAT64, INT64, can_cast, computed_in
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, scalar_leaf, wrap
 from numba_grad.frontend.functions.joining import concatenate
 from numba_grad.frontend.functions.shapes import diff, part
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, common_dtype, scalar_leaf, wrap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.elementwise import conjugated
 from numba_grad.ops.families import cast, full, reshape
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["convolve", "correlate", "ediff1d", "interp"]
 

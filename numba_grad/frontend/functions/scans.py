@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.functions.indexing import taken_along
+from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
     as_optional_dtype,
     operands,
     wrap,
 )
-from numba_grad.frontend.functions.indexing import taken_along
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import broadcast_shapes, is_axis_of_number, normalize_axis
 from numba_grad.ops.families import broadcast_to, cast, full, reshape
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "cummax",

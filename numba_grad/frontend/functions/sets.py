@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
     common_dtype,
@@ -20,7 +20,7 @@ from numba_grad.ops.families import reshape
 from numba_grad.ops.index_expressions import take_index
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "intersect1d",

@@ -12,7 +12,8 @@ from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.autograd.views import is_contiguous, shares_memory, view_of
 from numba_grad.dtypes import FLOAT64
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.functions.creation import Shape, as_shape, integers
+from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
     common_dtype,
@@ -20,7 +21,6 @@ from numba_grad.frontend.arrays import (
     value_of,
     wrap,
 )
-from numba_grad.frontend.functions.creation import Shape, as_shape, integers
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import array_type, is_several, normalize_axes, normalize_axis
 from numba_grad.graph.types import broadcast_shapes as common_shape
@@ -31,7 +31,7 @@ from numba_grad.ops.index_expressions import take_index
 from numba_grad.ops.movement import concatenated, permuted
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "atleast_1d",

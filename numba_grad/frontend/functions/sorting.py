@@ -7,7 +7,9 @@ import numpy as np
 
 from numba_grad.dtypes import INT64, promoted
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.frontend.arrays import (
+from numba_grad.frontend.functions.indexing import taken_along
+from numba_grad.frontend.functions.shapes import part
+from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
     canonical_dtype,
@@ -18,15 +20,13 @@ from numba_grad.frontend.arrays import (
     value_of,
     wrap,
 )
-from numba_grad.frontend.functions.indexing import taken_along
-from numba_grad.frontend.functions.shapes import part
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import is_axis_of_number, normalize_axis
 from numba_grad.ops.families import cast, full, placed, reshape
 from numba_grad.ops.index_expressions import take_index
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = [
     "argpartition",

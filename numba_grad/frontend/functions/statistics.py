@@ -7,24 +7,24 @@ import numpy as np
 
 from numba_grad.dtypes import FLOAT64, promoted
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import (
-    ArrayLike,
-    as_node,
-    as_optional_dtype,
-    wrap,
-)
 from numba_grad.frontend.functions import reductions
 from numba_grad.frontend.functions.contractions import diagonal, matmul
 from numba_grad.frontend.functions.elementwise import clip, conjugate
 from numba_grad.frontend.functions.joining import concatenate
 from numba_grad.frontend.functions.reductions import Axis, kept
 from numba_grad.frontend.functions.shapes import matrix_transpose
+from numba_grad.frontend.inputs.arrays import (
+    ArrayLike,
+    as_node,
+    as_optional_dtype,
+    wrap,
+)
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes
 from numba_grad.ops.families import broadcast_to, cast, full, reshape
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["average", "corrcoef", "cov"]
 

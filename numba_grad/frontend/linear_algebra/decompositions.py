@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 from numba_grad.errors import explain
-from numba_grad.frontend.arrays import ArrayLike, wrap
 from numba_grad.frontend.functions.indexing import taken_along
+from numba_grad.frontend.inputs.arrays import ArrayLike, wrap
 from numba_grad.frontend.linear_algebra.linear_systems import matrix_for_lapack
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops import eigenvalues, factorizations, singular_values  # noqa: F401 - fills OPS
@@ -14,7 +14,7 @@ from numba_grad.ops.families import broadcast_to, cast, full, reshape
 from numba_grad.ops.matrices import as_row, block
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 
 class QRResult(NamedTuple):

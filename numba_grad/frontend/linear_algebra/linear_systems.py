@@ -8,8 +8,8 @@ import numpy as np
 
 from numba_grad.dtypes import FLOAT64, INT64, is_storage_only
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, wrap
 from numba_grad.frontend.functions.reductions import reduced, squared_magnitude
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, common_dtype, wrap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axis
 from numba_grad.ops import linalg, singular_values  # noqa: F401 - fills OPS
@@ -20,7 +20,7 @@ from numba_grad.ops.matrices import as_column, block, identity
 from numba_grad.ops.triangles import matrix_of_triangle
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 
 class LstsqResult(NamedTuple):

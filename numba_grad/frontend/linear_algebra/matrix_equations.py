@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, wrap
+from numba_grad.frontend.inputs.arrays import ArrayLike, wrap
 from numba_grad.frontend.linear_algebra.linear_systems import for_lapack, matrix_for_lapack
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops import matrix_equations  # noqa: F401 - fills OPS
@@ -14,7 +14,7 @@ from numba_grad.ops.families import broadcast_to
 from numba_grad.ops.matrices import as_column, reshape
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 
 def sqrtm(A: ArrayLike) -> "Tensor":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_node, common_dtype, wrap
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, common_dtype, wrap
 from numba_grad.frontend.linear_algebra.linear_systems import inv, matrix_for_lapack
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops import determinants, matrix_functions  # noqa: F401 - fills OPS
@@ -18,7 +18,7 @@ from numba_grad.ops.families import broadcast_to, reshape
 from numba_grad.ops.matrices import block, identity
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 
 class SlogdetResult(NamedTuple):

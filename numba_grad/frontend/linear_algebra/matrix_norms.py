@@ -6,7 +6,6 @@ import numpy as np
 
 from numba_grad.dtypes import BOOL, INT64
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import ArrayLike, as_inexact, as_node, wrap
 from numba_grad.frontend.functions.reductions import (
     Axis,
     kept,
@@ -15,6 +14,7 @@ from numba_grad.frontend.functions.reductions import (
     squared_magnitude,
 )
 from numba_grad.frontend.functions.shapes import moved_axes
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_inexact, as_node, wrap
 from numba_grad.frontend.linear_algebra.linear_systems import (
     hermitian_of_lower,
     matrix_for_lapack,
@@ -27,7 +27,7 @@ from numba_grad.ops.families import broadcast_to, cast, full, reshape
 from numba_grad.ops.matrices import as_column, block, diagonal_of, identity
 
 if TYPE_CHECKING:
-    from numba_grad.frontend.tensor import Tensor
+    from numba_grad.frontend.tensors.tensor import Tensor
 
 Order = float | str | None
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.functions.joining import concatenate, stack
 from numba_grad.frontend.functions.shapes import flip, moveaxis, reshape
+from numba_grad.frontend.inputs import trees
+from numba_grad.frontend.inputs.arrays import as_node, wrap
 from numba_grad.frontend.loops_and_branches.bodies import check_function
-from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.types import Type, normalize_axis
 
 __all__ = ["associative_scan"]

@@ -14,10 +14,10 @@ from numba_grad.compiler.known_bodies import known_body
 from numba_grad.compiler.partition.roles import FREE_FAMILIES
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import DeviceError, explain
-from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, wrap
-from numba_grad.frontend.python_numbers import handle_like
-from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.inputs import trees
+from numba_grad.frontend.inputs.arrays import as_node, wrap
+from numba_grad.frontend.tensors.python_numbers import handle_like
+from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, next_serial, recording
 from numba_grad.graph.placement import goes_along

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, is_weak, wrap
+from numba_grad.frontend.inputs import trees
+from numba_grad.frontend.inputs.arrays import as_node, is_weak, wrap
 from numba_grad.frontend.loops_and_branches.bodies import (
     Traced,
     communicated,

@@ -6,9 +6,9 @@ from typing import Any
 
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.errors import explain
-from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, wrap
 from numba_grad.frontend.derived_functions import derived_from
+from numba_grad.frontend.inputs import trees
+from numba_grad.frontend.inputs.arrays import as_node, wrap
 from numba_grad.frontend.loops_and_branches.bodies import (
     check_function,
     communicated,

@@ -13,9 +13,10 @@ import numpy as np
 
 from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.fresh_thread import imported
-from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, is_weak, wrap
 from numba_grad.frontend.functions.joining import concatenate
+from numba_grad.frontend.inputs import trees
+from numba_grad.frontend.inputs.arrays import as_node, is_weak, wrap
+from numba_grad.frontend.inputs.tracing import values_asked_for
 from numba_grad.frontend.loops_and_branches.bodies import (
     Traced,
     check_function,
@@ -34,8 +35,7 @@ from numba_grad.frontend.loops_and_branches.memory_budgets import (
 )
 from numba_grad.frontend.loops_and_branches.progress_bars import Progress, name_of_body
 from numba_grad.frontend.namespaces import namespace
-from numba_grad.frontend.tensor import Tensor
-from numba_grad.frontend.tracing import values_asked_for
+from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.frontend.vmap import vmap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.walk import is_traced, toposort

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from numba_grad.errors import DeviceError, explain
-from numba_grad.frontend.devices import device_kind
+from numba_grad.frontend.inputs.devices import device_kind
 from numba_grad.frontend.namespaces import namespace
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import CPU

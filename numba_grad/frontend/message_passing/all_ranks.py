@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from numba_grad.frontend.arrays import as_node, wrap
+from numba_grad.frontend.inputs.arrays import as_node, wrap
 from numba_grad.frontend.message_passing.communicators import Communicator
 from numba_grad.frontend.message_passing.rank_agreement import agree
 from numba_grad.frontend.message_passing.reductions import allreduce
-from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS
 from numba_grad.ops.families import reshape
 from numba_grad.runtime.mpi import library

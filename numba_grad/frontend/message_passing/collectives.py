@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.frontend.arrays import wrap
+from numba_grad.frontend.inputs.arrays import wrap
 from numba_grad.frontend.message_passing.communicators import (
     Communicator,
     _agree_on,
@@ -14,7 +14,7 @@ from numba_grad.frontend.message_passing.communicators import (
     communicate,
 )
 from numba_grad.frontend.message_passing.rows import as_counts, as_rows, check_rows
-from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import Node
 from numba_grad.ops.families import reshape
 

@@ -10,7 +10,7 @@ import numpy as np
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.config import config
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import as_node
+from numba_grad.frontend.inputs.arrays import as_node
 from numba_grad.frontend.message_passing.rank_agreement import agree, communicates, tell_of_failures
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, numbers

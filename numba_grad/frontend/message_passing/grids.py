@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import ShapeError, explain
-from numba_grad.frontend.arrays import wrap
+from numba_grad.frontend.inputs.arrays import wrap
 from numba_grad.frontend.message_passing.communicators import Communicator, as_operand, communicate
 from numba_grad.frontend.message_passing.rank_agreement import tell_and_check
-from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import reshape
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import CommunicationError, DTypeError, explain
-from numba_grad.frontend.arrays import as_node, wrap
+from numba_grad.frontend.inputs.arrays import as_node, wrap
 from numba_grad.frontend.message_passing.communicators import (
     Communicator,
     as_integer,
@@ -14,7 +14,7 @@ from numba_grad.frontend.message_passing.communicators import (
     communicate,
 )
 from numba_grad.frontend.message_passing.rank_agreement import tell_and_check
-from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import Node, numbers
 from numba_grad.graph.types import Type
 from numba_grad.ops.families import reshape

@@ -20,8 +20,8 @@ import numpy as np
 
 from numba_grad.config import config
 from numba_grad.errors import CommunicationError, explain
-from numba_grad.frontend.calling_lines import calling_line
-from numba_grad.frontend.tracing import is_tracing
+from numba_grad.frontend.inputs.calling_lines import calling_line
+from numba_grad.frontend.inputs.tracing import is_tracing
 from numba_grad.graph import order
 from numba_grad.graph.types import Type
 from numba_grad.runtime.mpi import handle_of, library

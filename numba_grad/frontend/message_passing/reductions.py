@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from numba_grad.errors import DTypeError, explain
-from numba_grad.frontend.arrays import wrap
+from numba_grad.frontend.inputs.arrays import wrap
 from numba_grad.frontend.message_passing.collectives import gathered_by_all
 from numba_grad.frontend.message_passing.communicators import Communicator, as_operand, collective
 from numba_grad.frontend.message_passing.rows import as_counts, as_rows, check_rows
-from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.communication import DATATYPES, PlaceWord
 from numba_grad.ops.families import reshape, zeros_like

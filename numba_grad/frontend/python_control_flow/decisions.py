@@ -15,8 +15,8 @@ import numpy as np
 
 from numba_grad.errors import ShapeError, TracingError
 from numba_grad.fresh_thread import carried
-from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node
+from numba_grad.frontend.inputs import trees
+from numba_grad.frontend.inputs.arrays import as_node
 from numba_grad.frontend.loops_and_branches.branches import cond
 from numba_grad.frontend.loops_and_branches.loops import while_loop
 from numba_grad.frontend.python_control_flow.flattened_values import (
@@ -40,8 +40,8 @@ from numba_grad.frontend.python_control_flow.variables import (
     Part,
     contents_of,
 )
-from numba_grad.frontend.python_numbers import handle_like, is_number
-from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.tensors.python_numbers import handle_like, is_number
+from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS, Node, next_serial
 from numba_grad.graph.walk import is_traced, toposort
 from numba_grad.ops.families import cast

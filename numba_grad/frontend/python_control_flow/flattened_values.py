@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from numba_grad.dtypes import kind_of
-from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import as_node, is_scalar
-from numba_grad.frontend.guards import is_same
-from numba_grad.frontend.python_numbers import handle_like, is_number
-from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.inputs import trees
+from numba_grad.frontend.inputs.arrays import as_node, is_scalar
+from numba_grad.frontend.inputs.guards import is_same
+from numba_grad.frontend.tensors.python_numbers import handle_like, is_number
+from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type
 from numba_grad.ops.families import cast

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from numba_grad.frontend.calling_lines import OF_REWRITTEN
+from numba_grad.frontend.inputs.calling_lines import OF_REWRITTEN
 
 Node = TypeVar("Node", bound=ast.AST)
 

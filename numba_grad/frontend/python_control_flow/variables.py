@@ -11,17 +11,17 @@ import numpy as np
 
 from numba_grad.autograd import views
 from numba_grad.errors import TracingError
-from numba_grad.frontend import trees
-from numba_grad.frontend.arrays import wrap
-from numba_grad.frontend.guards import is_of_library
+from numba_grad.frontend.inputs import trees
+from numba_grad.frontend.inputs.arrays import wrap
+from numba_grad.frontend.inputs.guards import is_of_library
 from numba_grad.frontend.python_control_flow.flattened_values import (
     MISSING,
     FlattenedValue,
     taken_apart,
 )
 from numba_grad.frontend.python_control_flow.sites import Site
-from numba_grad.frontend.python_numbers import is_number
-from numba_grad.frontend.tensor import Tensor
+from numba_grad.frontend.tensors.python_numbers import is_number
+from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS, Node
 
 Part = Callable[..., Any]  # a function made of statements or of an expression

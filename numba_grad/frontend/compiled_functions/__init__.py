@@ -1,0 +1,1 @@
+"""`jit`: functions that are traced once for each signature, and then replayed."""

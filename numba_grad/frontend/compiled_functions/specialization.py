@@ -1,0 +1,350 @@
+"""One signature of a jitted function: its traced graph, compiled when values are first wanted.
+
+    Specialization   the graph, what it closes over; `replay(values)` runs it, `record(nodes)` makes
+                     it an operation of the caller's graph
+    Compiled         its program
+    Loaded           the program on its device, with the constants that it reads
+
+Any number of threads may call at once. What one of them makes the others see whole or not at all:
+`Compiled` and `Loaded` do not change, and are made under a lock.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from numba_grad.compiler.backends import backend_of, copied_to, on_host
+from numba_grad.compiler.compiled_program import CompiledProgram, Destination
+from numba_grad.compiler.evaluate import evaluate, runner
+from numba_grad.compiler.partition.segments import LONGEST_WHOLE
+from numba_grad.compiler.programs import compile_program
+from numba_grad.compiler.reference_engine import evaluate_with_numpy
+from numba_grad.config import config
+from numba_grad.errors import DeviceError, InternalError, explain
+from numba_grad.frontend.inputs import trees
+from numba_grad.frontend.inputs.arrays import as_node, own_array, plain
+from numba_grad.frontend.inputs.tracing import ClosedOver, is_tracing
+from numba_grad.frontend.tensors.python_numbers import Limit
+from numba_grad.frontend.tensors.tensor import Tensor
+from numba_grad.graph import order
+from numba_grad.graph.node import Node, argument, leaf, recording
+from numba_grad.graph.placement import goes_along
+from numba_grad.graph.types import CPU, Type
+from numba_grad.graph.walk import substitute, toposort
+from numba_grad.locks import new_lock
+from numba_grad.transforms.call import CallTarget, call
+from numba_grad.transforms.repeated_views import without_repeated_views
+
+LONGEST_KEPT = 20_000  # operations of a graph that stays after it was compiled
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compiled:
+    """The program of a specialization."""
+
+    program: CompiledProgram
+    device: str  # that it runs on
+    destination: Destination
+    types: tuple[Type, ...]  # of what it computes
+    # Where each output is, if not every one is computed in its turn: its number among the inputs,
+    # or among what the program computes.
+    output_numbers: list[tuple[int | None, int | None]] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """A program ready to run."""
+
+    compiled: Compiled
+    run: Callable[..., list[Any]]
+    constants: list[Any]  # on the device
+
+
+@dataclass(slots=True, eq=False)
+class Specialization:
+    """A traced function for one signature."""
+
+    name: str
+    arguments: list[Node]
+    outputs: list[Node] | None  # None once a long graph was compiled, and let go
+    structure: trees.Structure
+    captured: list[Tensor]  # tensors that the function closes over, read at each call
+    captured_nodes: list[Node]  # what they were while tracing
+    arrays: list[ClosedOver]  # that it closes over, read at each call as well
+    constants: list[Node]
+    holds: Callable[[], bool]  # whether what decided about the trace is as it was
+    reached: set[Node] | None  # all nodes of the graph, until it is compiled
+    node_count: int
+    limits: list[Limit]  # on Python integers among the arguments
+    communicates: bool  # then the last argument and the last output are tokens
+    said: order.Said  # by what it communicates
+    rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
+    is_used: bool = field(init=False, default=False)  # since `Jitted._keep` looked, or it was made
+    _ready: list[Any] = field(init=False, default_factory=list)  # the arrays, if plans can read all
+    _compiled: Compiled | None = field(init=False, default=None)
+    _loaded: Loaded | None = field(init=False, default=None)
+    _target: CallTarget | None = field(init=False, default=None)
+    _lock: RLock = field(init=False, default_factory=new_lock)
+    _recording_lock: RLock = field(init=False, default_factory=new_lock)
+
+    def __post_init__(self) -> None:
+        self.rebuild = trees.rebuilder(self.structure)
+        if all(x.is_ready for x in self.arrays):
+            self._ready = [x.array for x in self.arrays]
+
+    @property
+    def inputs(self) -> list[Node]:
+        arrays = [x.node for x in self.arrays]
+        return [*self.arguments, *self.captured_nodes, *arrays, *self.constants]
+
+    @property
+    def graph_outputs(self) -> list[Node]:
+        if self.outputs is None:
+            raise InternalError(f"jit of {self.name}: the graph was let go")
+        return self.outputs
+
+    def is_current(self) -> bool:
+        """Whether the function would be traced to the same now: captured tensors still have the
+        types, and need for gradients, of when it was, and what decided about it is the same."""
+        return self.holds() and all(
+            tensor._node.type == node.type and tensor._node.requires_grad == node.requires_grad
+            for tensor, node in zip(self.captured, self.captured_nodes, strict=True)
+        )
+
+    def let_go_of_long_graph(self) -> None:
+        """Replays need the program alone, and a graph of 400,000 operations takes 0.5 GB. Who wants
+        to see it, or records the call in a graph of their own, has the function traced again."""
+        if self.node_count > LONGEST_KEPT:
+            self.outputs = None
+
+    # To programs
+
+    def compiled(self, *, is_run: bool = False) -> Compiled:
+        """The program, compiled by the first thread that asks; `is_run`: at once."""
+        found = self._compiled
+        if found is None:
+            with self._lock:
+                found = self._compiled
+                if found is None:
+                    found = self._compiled = self._compile(is_run=is_run)
+                    self.reached = None
+        return found
+
+    def program_with_segments(self) -> CompiledProgram:
+        """The program, and how it came about: lowered again where its plan was on disk."""
+        compiled = self.compiled()
+        if compiled.program.segments is None:
+            compiled = self._compile(compiled.destination, with_segments=True)
+        return compiled.program
+
+    def _compile(
+        self,
+        destination: Destination | None = None,
+        *,
+        with_segments: bool = False,
+        is_run: bool = False,
+    ) -> Compiled:
+        outputs = self.graph_outputs
+        known = {node: number for number, node in enumerate(self.inputs)}
+        computed = [node for node in dict.fromkeys(outputs) if node not in known]
+        output_numbers = None
+        if computed != outputs:
+            number_of = {node: number for number, node in enumerate(computed)}
+            output_numbers = [(known.get(x), number_of.get(x)) for x in outputs]
+        device = self._only_device()
+        if destination is None:
+            destination = backend_of(device).destination(device)
+        program = compile_program(
+            self.inputs,
+            computed,
+            self.reached,
+            destination,
+            with_segments=with_segments,
+            is_run=is_run,
+        )
+        types = tuple([x.type for x in computed])
+        return Compiled(program, device, destination, types, output_numbers)
+
+    def _loaded_once(self) -> Loaded:
+        compiled = self.compiled(is_run=True)
+        with self._lock:
+            if self._loaded is None:
+                constants = [copied_to(x.value, compiled.device) for x in self.constants]
+                self._loaded = Loaded(compiled, self._runner(compiled), constants)
+            return self._loaded
+
+    def _runner(self, compiled: Compiled) -> Callable[..., list[Any]]:
+        """What runs a program, and after so many runs has it compiled again."""
+        run = runner(compiled.program, compiled.device)
+        if compiled.program.runs is None:
+            return run
+        left = itertools.count(compiled.program.runs, -1)
+
+        def counted(*values: Any) -> list[Any]:
+            if next(left) == 0:
+                self._compile_later()
+            return run(*values)
+
+        return counted
+
+    def _compile_later(self) -> None:
+        with self._lock:
+            if self.outputs is None or self._loaded is None:
+                return
+            later = self._loaded.compiled.destination.later
+            compiled = self._compiled = self._compile(later, is_run=True)
+            self._loaded = Loaded(compiled, self._runner(compiled), self._loaded.constants)
+
+    def _only_device(self) -> str:
+        """The device of everything that is computed here.
+
+        Raises
+        ------
+        DeviceError
+            If there are several.
+        """
+        inputs = set(self.inputs)
+        outputs = [x for x in self.graph_outputs if x not in inputs]
+        # Numbers go where the arrays are, and come back: the gradient by a learning rate. Constants
+        # are copied once: index arrays.
+        given = [*self.arguments, *self.captured_nodes]
+        devices = {x.type.device for x in given if x.shape != () or x.type.device != CPU}
+        devices |= {
+            x.type.device for x in outputs if x.type.device not in devices and not goes_along(x)
+        }
+        if len(devices) > 1:
+            raise DeviceError(
+                explain(
+                    f"jit of {self.name}",
+                    f"values on several devices: {', '.join(sorted(devices))}",
+                    got={
+                        f"{what} {k}": x.type
+                        for what, nodes in (("input", given), ("result", outputs))
+                        for k, x in enumerate(nodes, start=1)
+                    },
+                    expected="arguments, what the function closes over, and results on one device; "
+                    "numbers may be on the CPU",
+                    fix="x.to(device) before the call, or after it",
+                )
+            )
+        return devices.pop() if devices else CPU
+
+    # To values, and to graphs
+
+    def replay(self, values: list[Any], as_tensors: bool) -> Any:
+        """The results for values of the arguments."""
+        if self.communicates:
+            values.append(order.VALUE)
+            self._compare()
+        if self.captured:
+            values += [host_value(tensor) for tensor in self.captured]
+        if config.engine == "reference" and self._only_device() == CPU:
+            values += [*self.array_values(), *[node.value for node in self.constants]]
+            given = dict(zip(self.inputs, values, strict=True))
+            results = evaluate_with_numpy(self.graph_outputs, given)[: self.structure.num_leaves]
+        else:
+            loaded = self._loaded or self._loaded_once()
+            compiled = loaded.compiled
+            if self.arrays:
+                # Mostly, plans read them where they are.
+                is_ready = self._ready and compiled.device == CPU
+                values += self._ready if is_ready else self.array_values()
+            results = loaded.run(*values, *loaded.constants)
+            if compiled.device != CPU:
+                results = [
+                    on_host(x) if type.device == CPU else x
+                    for x, type in zip(results, compiled.types, strict=True)
+                ]
+            if compiled.output_numbers is not None:
+                # A result that is an argument, or a constant, must not share its memory.
+                values += [node.value for node in self.constants]
+                results = [
+                    results[computed] if computed is not None else values[given].copy()  # type: ignore[index]
+                    for given, computed in compiled.output_numbers
+                ]
+            if self.communicates:
+                results.pop()  # the token
+        if as_tensors:
+            return self.rebuild([Tensor(leaf(x)) for x in results])
+        # value[()]: a 0-d array as NumPy's own functions return it, a scalar. On a GPU, a tensor.
+        return self.rebuild(
+            [x[()] if isinstance(x, np.ndarray) else Tensor(leaf(x)) for x in results]
+        )
+
+    def array_values(self) -> list[Any]:
+        """What is in the arrays that the function closes over, on the device of the program."""
+        values: list[Any] = self._ready or [
+            x.array if x.is_ready else own_array(x.array) for x in self.arrays
+        ]
+        device = CPU if self._compiled is None else self._compiled.device
+        return values if device == CPU else [copied_to(x, device) for x in values]
+
+    def input_values(self, arguments: Sequence[Any]) -> list[Any]:
+        """The values of all inputs, for these of the arguments."""
+        evaluate([tensor._node for tensor in self.captured])
+        captured = [tensor._node.value for tensor in self.captured]
+        constants = [node.value for node in self.constants]
+        if self.communicates:
+            arguments = [*arguments, order.VALUE]
+        return [*arguments, *captured, *self.array_values(), *constants]
+
+    def record(self, nodes: list[Node]) -> list[Node]:
+        """The outputs as nodes of the caller's graph."""
+        if self.communicates:
+            order.say(self.said)
+            if not is_tracing():
+                self._compare()
+            *outputs, token = self._recorded([*nodes, order.token()])
+            order.advance(outputs, token)
+            return outputs
+        return self._recorded(nodes)
+
+    def _compare(self) -> None:
+        if config.mpi_checks and order.compare is not None:
+            order.compare(f"jit of {self.name}", self.said)
+
+    def _recorded(self, nodes: list[Node]) -> list[Node]:
+        captured = [tensor._node for tensor in self.captured]
+        # What the caller records keeps the values of now, as of every array.
+        arrays = [x.node if _is_still(x) else as_node(x.array) for x in self.arrays]
+        given = [*nodes, *captured, *arrays, *self.constants]
+        if self.node_count > LONGEST_WHOLE:
+            # Too long for one kernel: the caller's graph gets the operations themselves.
+            replacement = dict(zip(self.inputs, given, strict=True))
+            return substitute(self.graph_outputs, replacement)
+        with self._recording_lock:
+            if self._target is None:
+                self._target = self._call_target()
+        return call(self._target, given, keeps=True)
+
+    def _call_target(self) -> CallTarget:
+        stand_ins = [argument(node.type, node.requires_grad) for node in self.inputs]
+        replacement = dict(zip(self.inputs, stand_ins, strict=True))
+        with recording(True):
+            outputs = substitute(self.graph_outputs, replacement)
+        without_repeated_views(toposort(outputs), outputs)
+        return CallTarget(self.name, stand_ins, outputs)
+
+
+def _is_still(x: ClosedOver) -> bool:
+    """Whether the copy from tracing serves for the array as it is now."""
+    return not is_tracing() and x.is_unchanged()
+
+
+def host_value(x: Any) -> Any:
+    """The value of a tensor, computed if need be; of anything else, the array that plans read."""
+    if isinstance(x, Tensor):
+        node: Node = x._node
+        if node.value is None:
+            evaluate([node])
+        return node.value
+    if isinstance(x, np.ndarray):
+        if x.__class__ is not np.ndarray:
+            x = plain(x)
+        if x.flags.c_contiguous and x.dtype.isnative:
+            return x
+    return own_array(x)

@@ -1,0 +1,1 @@
+"""Derivatives of functions: `grad` and its relatives, and rules of the user's own."""

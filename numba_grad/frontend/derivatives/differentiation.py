@@ -1,0 +1,795 @@
+"""One call of a transformed function: `Differentiation`.
+
+It runs the function once, on fresh variables that stand for the differentiated arguments. Variables
+of two calls are never the same node, so derivatives nest to any order without being confused, and
+what the caller has recorded stays as it is: results have history exactly where they depend on it.
+"""
+
+import contextlib
+import itertools
+import operator
+import threading
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from numba_grad.autograd import anomaly
+from numba_grad.autograd.accumulation import GradientUpdate, set_gradients
+from numba_grad.autograd.forward_ad import has_tangent, with_tangents
+from numba_grad.autograd.hooks import hooked_contributions, through_tensor_hooks
+from numba_grad.autograd.running import running
+from numba_grad.autograd.state import GradientState
+from numba_grad.compiler.evaluate import evaluate
+from numba_grad.compiler.known_bodies import known_body
+from numba_grad.dtypes import is_floating, is_inexact, promoted
+from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.fresh_thread import carried, imported
+from numba_grad.frontend.derived_functions import DerivedFunction, derived_from
+from numba_grad.frontend.inputs import trees
+from numba_grad.frontend.inputs.arrays import as_node, wrap
+from numba_grad.frontend.inputs.tracing import current, is_tracing, values_asked_for
+from numba_grad.frontend.tensors.python_numbers import handle_like
+from numba_grad.frontend.tensors.tensor import Tensor
+from numba_grad.graph import order
+from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf, recording
+from numba_grad.graph.walk import History, history_of, is_traced, leading_to
+from numba_grad.ops.control import custom
+from numba_grad.ops.families import cast, full, reshape, zeros_like
+from numba_grad.transforms.batch import batch, by_columns, by_rows
+from numba_grad.transforms.jvp import pushed_forward, tangents
+from numba_grad.transforms.python_loops import is_long, is_long_since, loop_in
+from numba_grad.transforms.repeated_views import without_repeated_views
+from numba_grad.transforms.vjp import Cotangent, cotangents
+
+Argnums = int | Sequence[int]
+_op, _requires_grad = attrgetter("op"), attrgetter("requires_grad")
+
+
+class _Running(threading.local):
+    """How many differentiated functions are running in this thread."""
+
+    depth = 0
+
+
+_running = carried(_Running())
+
+
+def derivative_of(
+    f: Callable[..., Any],
+    make: Callable[..., Any],
+    argnums: Argnums,
+    has_aux: bool,
+    *options: Any,
+) -> Callable[[Callable[..., Any]], DerivedFunction]:
+    """A decorator for what calls of `make(f, argnums, has_aux, *options)` run.
+
+    Raises
+    ------
+    TypeError
+        If `f` is not a function or `argnums` are not integers.
+    """
+    operation = make.__name__
+    if not callable(f):
+        raise TypeError(
+            explain(operation, "needs a function", got={"f": repr(f)}, fix=f"ng.{operation}(f)(x)")
+        )
+    checked_argnums(operation, argnums)
+    return derived_from(f, make, argnums, has_aux, *options)
+
+
+def run_on_variables(
+    operation: str,
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    argnums: Argnums,
+    has_aux: bool,
+    create_graph: bool | None = None,
+) -> tuple["Differentiation", Any, Any]:
+    """Call `f` on variables in place of the arguments `argnums`; its result, and aux or None."""
+    args = list(args)
+    records = grad_mode.enabled if create_graph is None else create_graph
+    call = Differentiation(operation, records, create_graph)
+    with recording(True):
+        for number in _positions(operation, argnums, len(args)):
+            args[number] = call.add_argument(f"argument {number}", args[number])
+        _running.depth += 1
+        try:
+            with running(operation, call.variables), order.scope(call.new_token) as scope:
+                out = f(*args, **kwargs)
+        finally:
+            _running.depth -= 1
+    if scope.communicates:
+        call.last_token = scope.last
+        order.advance([], scope.token())
+    if not has_aux:
+        return call, out, None
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise TypeError(
+            explain(
+                operation,
+                "with has_aux the function must return two things",
+                got={"result": _described(out)},
+                expected="(value, anything else)",
+            )
+        )
+    call.auxiliary = [x._node for x in trees.flatten(out[1])[0] if isinstance(x, Tensor)]
+    return call, *out
+
+
+def gradient_of_call(
+    operation: str,
+    f: Callable[..., Any],
+    argnums: Argnums,
+    has_aux: bool,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    with_value: bool,
+    weight: float = 1.0,
+) -> tuple[Any, list[Tensor], Any]:
+    """The gradient of `weight` times `f`, the value of `f` if asked for, and aux or None."""
+    call, out, aux = run_on_variables(operation, f, args, kwargs, argnums, has_aux)
+    value = scalar(operation, out)
+    with recording(call.is_recorded([value])):
+        seed = full(weight, value.shape, value.dtype, value.type.device)
+        pulled = call.gradients([value], [seed])
+    wanted = [value] if with_value else []
+    results, aux = call.results_and_aux([*pulled, *wanted], aux)
+    return call.as_arguments(results[: len(pulled)], argnums), results[len(pulled) :], aux
+
+
+def checked_argnums(operation: str, argnums: Argnums) -> list[int]:
+    """`argnums` as a list, also of one."""
+    try:
+        try:
+            return [operator.index(argnums)]  # type: ignore[arg-type]
+        except TypeError:
+            return [operator.index(number) for number in argnums]  # type: ignore[union-attr]
+    except TypeError:
+        raise TypeError(
+            explain(
+                operation,
+                "argnums are the positions of the arguments to differentiate by",
+                got={"argnums": repr(argnums)},
+                expected="an integer, or several",
+                fix=f"ng.{operation}(f)(x), with the arguments of f in parentheses of their own",
+            )
+        ) from None
+
+
+def _positions(operation: str, argnums: Argnums, count: int) -> list[int]:
+    """`argnums` as a list of distinct non-negative positions."""
+    numbers = checked_argnums(operation, argnums)
+    for number in numbers:
+        if not -count <= number < count:
+            raise TypeError(
+                explain(
+                    operation,
+                    "argnums names an argument that was not passed",
+                    got={"argnums": argnums, "positional arguments": count},
+                    fix="pass what is differentiated by position, not by keyword",
+                )
+            )
+    positions = [number % count for number in numbers]
+    if len(set(positions)) != len(positions):
+        raise ValueError(
+            explain(operation, "argnums names an argument twice", got={"argnums": argnums})
+        )
+    return positions
+
+
+def _variable(node: Node) -> Node:
+    """A node of the same value that gradients stop at. No leaf, so functions may write to it."""
+    variable = OPS["identity"](node)
+    variable.requires_grad = True
+    variable.value = node.value
+    return variable
+
+
+def _leaf_variable(node: Node) -> Node:
+    """The same as a leaf, as in torch: functions may not write to it, and may ask for its
+    `.grad`."""
+    variable = OPS["detach"](node)
+    variable.requires_grad = True
+    return variable
+
+
+@contextlib.contextmanager
+def reopened(closed: Sequence[tuple[Node, tuple[Node, ...]]]) -> Iterator[None]:
+    """Make nodes require grad again, to differentiate through them once more."""
+    for node, inputs in closed:
+        node.inputs = inputs  # what has a value and no history may have dropped them
+        node.requires_grad = True
+    try:
+        yield
+    finally:
+        for node, _ in closed:
+            node.requires_grad = False
+
+
+@dataclass(slots=True, eq=False)
+class Differentiation:
+    """What one call of a transformed function differentiates by, and how it gives results."""
+
+    operation: str
+    records: bool  # whether the caller records history
+    # torch's functions say whether results are differentiable: all or none, and by all inputs.
+    # None: where they depend on what the caller can differentiate by.
+    create_graph: bool | None = None
+    originals: list[Node] = field(default_factory=list)  # what the caller passed, leaf by leaf
+    variables: list[Node] = field(default_factory=list)  # what the function got instead
+    structures: list[trees.Structure] = field(default_factory=list)  # of each argument
+    first_serial: int = 0  # nodes with a smaller one are the caller's
+    auxiliary: list[Node] = field(default_factory=list)  # what else the function has returned
+    # What `_own_history` found last, and for which nodes: it is asked for thrice in a gradient.
+    history: tuple[set[Node], list[Node]] | None = None
+    meets_callers: bool = True  # whether that history has ends that are not this call's own
+    closed: list[tuple[Node, tuple[Node, ...]]] = field(default_factory=list)  # with their inputs
+    # Where the function communicates: the variable in place of the caller's token, and the token of
+    # the last communication, an output. What is derived communicates as well.
+    token: Node | None = None
+    callers_token: Node | None = None
+    last_token: Node | None = None
+    closing: Node | None = None  # the token of the last communication of a derivative
+    checks: anomaly.Checks = field(default_factory=list)
+    # Of tensors whose function said retain_grad().
+    retained: list[tuple[GradientState, Node]] = field(default_factory=list)
+
+    def new_token(self) -> Node:
+        self.callers_token = order.token()
+        self.token = _variable(self.callers_token)
+        return self.token
+
+    @property
+    def _ends(self) -> list[Node]:
+        """Where the history of this call ends."""
+        return self.variables if self.token is None else [*self.variables, self.token]
+
+    def _in_order(self) -> contextlib.AbstractContextManager[None]:
+        """While cotangents go back along the chain of what was communicated: what a user's rule
+        communicates has no place in it. Where values are there, everything happens at once."""
+        if self.last_token is None or order.token().value is not None:
+            return contextlib.nullcontext()
+        return order.refused(
+            self.operation,
+            "the backward of a user's rule communicates, within a function that does so as well",
+            "ng.mpi operations in the forward, whose adjoints are known; or no jit around it",
+        )
+
+    def _and_token(self, outputs: Sequence[Node]) -> list[Node]:
+        last = self.last_token if self.closing is None else self.closing
+        return [*outputs] if last is None else [*outputs, last]
+
+    def _go_on(self, token: Node | None) -> None:
+        """Say that a derivative has communicated last what gave `token`."""
+        if self.token is not None and token is not None:
+            self.closing = token
+            order.advance([], token)
+
+    def add_argument(self, name: str, tree: Any) -> Any:
+        """Make variables of the leaves of one argument; returns what to pass instead."""
+        leaves, structure = trees.flatten(tree)
+        nodes = []
+        for number, value in enumerate(leaves):
+            try:
+                nodes.append(_inexact(self.operation, as_node(value)))
+            except (TypeError, ValueError) as error:
+                error.add_note(f"at {trees.leaf_names(structure, name)[number]}")
+                raise
+        is_torch = self.create_graph is not None
+        variables = [
+            _leaf_variable(node) if is_torch and not node.requires_grad else _variable(node)
+            for node in nodes
+        ]
+        if not self.variables and variables:
+            self.first_serial = variables[0].serial
+        self.originals += nodes
+        self.variables += variables
+        self.structures.append(structure)
+        handles = [handle_like(value, x) for value, x in zip(leaves, variables, strict=True)]
+        return trees.unflatten(structure, handles)
+
+    def gradients(self, outputs: Sequence[Node], seeds: Sequence[Node]) -> list[Node]:
+        """Cotangents of the variables; 0 where no output depends on one."""
+        if self.last_token is not None:
+            outputs, seeds = [*outputs, self.last_token], [*seeds, order.token()]
+        flowing = [
+            (output, seed)
+            for output, seed in zip(outputs, seeds, strict=True)
+            if output.requires_grad
+        ]
+        roots = [output for output, _ in flowing]
+        reached = self._reached(roots)
+        inside = set(reached)
+        hooked: dict[Node, Node] = {}
+
+        def differentiate(node: Node, g: Cotangent) -> Sequence[Cotangent]:
+            """With the hooks that the function registered."""
+            if node.autograd.hooks and g.__class__ is not list:
+                g = hooked[node] = through_tensor_hooks(node.autograd.hooks, g)
+            if node.autograd.retains_grad and g.__class__ is not list:
+                self.retained.append((node.autograd, g))
+            return hooked_contributions(node, g, inside, self.checks)
+
+        anomaly.follow(reached)
+        with self._in_order():
+            found = cotangents(roots, [seed for _, seed in flowing], reached, inside, differentiate)
+        found.update(hooked)
+        for x in self.variables:
+            if x.op.vjp is None and x.autograd is not None and x in found:  # a leaf
+                found[x] = through_tensor_hooks(x.autograd.hooks, found[x])
+        self._go_on(None if self.token is None else found.get(self.token))
+        return [found[x] if x in found else zeros_like(x) for x in self.variables]
+
+    def depends_on(self, outputs: Sequence[Node]) -> list[bool]:
+        """For each variable, whether one of `outputs` was computed from it."""
+        reached = set(self._reached(outputs))
+        return [x in reached for x in self.variables]
+
+    def _reached(self, outputs: Sequence[Node]) -> list[Node]:
+        """The nodes on the ways from the variables to `outputs`, inputs before users."""
+        history = self._own_history(outputs)
+        leads = leading_to(history, set(self._ends))
+        return [node for node in history if node in leads]
+
+    def _own_history(self, outputs: Sequence[Node]) -> list[Node]:
+        """What this call recorded of the history of `outputs`, and the caller's nodes just below.
+
+        Inputs come before users.
+        """
+        roots = {node for node in outputs if node.requires_grad}
+        if self.history is not None and self.history[0] == roots:
+            return self.history[1]
+        self.history = None
+        ends = set(self._ends)
+        is_searched = False
+        if is_long_since(self.first_serial, roots) and self._rerolls:
+            # Before the history is walked, which is short then: one walk of what is long.
+            walk = self._pending(outputs, ends)
+            is_searched = self._is_own(walk, ends)
+            if is_searched and self._has_rerolled(walk, outputs, ends):
+                return self._own_history(outputs)
+        history, met, _ = history_of(roots, ends, since=self.first_serial)
+        self.meets_callers = not ends.issuperset(met)
+        if not self.meets_callers:
+            if OPS["update_slice"] in map(_op, history):
+                # Not every process needs it.
+                rows_as_values = imported("numba_grad.transforms.rows_as_values")
+                history = rows_as_values.with_rows_as_values(history, roots)
+            looks = not is_searched and self._rerolls
+            if (
+                looks
+                and is_long(history, is_compiled=is_tracing())
+                and self._has_rerolled(self._pending(outputs, ends), outputs, ends)
+            ):
+                return self._own_history(outputs)
+            history = without_repeated_views(history, roots)
+        self.history = (roots, history)
+        return history
+
+    @property
+    def _rerolls(self) -> bool:
+        """Whether steps that the function has recorded one by one may become a loop."""
+        return self.last_token is None and not anomaly.is_enabled()
+
+    def _computed(self, outputs: Sequence[Node]) -> list[Node]:
+        """`outputs`, and what else the function returns: that is of the same steps, mostly, which
+        are not computed twice."""
+        others = [x for x in self.auxiliary if x.serial >= self.first_serial and x.value is None]
+        return list(dict.fromkeys([*outputs, *others]))
+
+    def _pending(self, outputs: Sequence[Node], ends: Collection[Node]) -> History:
+        """All that is computed for `outputs`."""
+        roots = self._computed(outputs)
+        return history_of(roots, ends, since=self.first_serial, with_pending=True)
+
+    @staticmethod
+    def _is_own(walk: History, ends: Container[Node]) -> bool:
+        """Whether steps among all this are such that `_own_history` would look for them: many that
+        have gradients, none of the caller's, and none that writes rows."""
+        return (
+            not any(x.requires_grad and x not in ends for x in walk.ends)
+            and OPS["update_slice"] not in map(_op, walk.nodes)
+            and is_long(list(filter(_requires_grad, walk.nodes)))
+        )
+
+    def _has_rerolled(self, walk: History, outputs: Sequence[Node], ends: Collection[Node]) -> bool:
+        """Make a loop of steps that the function has recorded one by one, if there are such steps:
+        no other call knows them."""
+        roots = self._computed(outputs)
+        order = [x for x in walk.nodes if x.serial >= self.first_serial]
+        fixed, is_compiled = {*roots, *ends}, is_tracing()
+        found = loop_in(order, fixed, known_body, current.trace, is_compiled=is_compiled)
+        if found is not None:
+            found.rewire(order, roots)
+        return found is not None
+
+    def _callers(self, history: Sequence[Node]) -> set[Node]:
+        """Those of `history` that depend on something of the caller's that requires grad.
+
+        That is an older node, or one that no gradient flows from: a leaf, the variable of another
+        call. (Those of calls that are over do not require grad any more, see `close`.)
+        """
+        found = {
+            x
+            for x, original in zip(self.variables, self.originals, strict=True)
+            if original.requires_grad
+        }
+        if self.token is not None and self.callers_token.requires_grad:  # type: ignore[union-attr]
+            found.add(self.token)
+        if not found and not self.meets_callers:
+            return found
+        own = set(self._ends)
+        for node in history:
+            if node in own:
+                continue
+            sources = [x for x in node.inputs if x.requires_grad]
+            is_end = node.serial < self.first_serial or not sources
+            if is_end or any(x in found for x in sources):
+                found.add(node)
+        return found
+
+    def is_recorded(self, outputs: Sequence[Node], seeds: Sequence[Node] = ()) -> bool:
+        """Whether derivatives of `outputs` become part of the caller's history."""
+        if self.create_graph is not None or not self.records:
+            return self.records
+        if any(x.requires_grad for x in seeds):
+            return True
+        outputs = self._and_token(outputs)
+        history = self._own_history(outputs)
+        # A user's rule may read what the function did not: then only its results say so.
+        if any(x.op is custom for x in history):
+            return True
+        return not self._callers(history).isdisjoint(outputs)
+
+    def directions(self, tangents: Sequence[Any]) -> list[Node]:
+        """`tangents`, one for each argument, as nodes, one for each variable."""
+        if len(tangents) != len(self.structures):
+            raise ValueError(
+                explain(
+                    self.operation,
+                    "each primal needs one tangent",
+                    got={"primals": len(self.structures), "tangents": len(tangents)},
+                )
+            )
+        variables = self._by_argument(self.variables)
+        return [
+            node
+            for number, tree in enumerate(tangents)
+            for node in matching(
+                self.operation,
+                f"tangents[{number}]",
+                tree,
+                self.structures[number],
+                variables[number],
+            )
+        ]
+
+    def pushed_forward(
+        self, roots: Sequence[Node], directions: Sequence[Node]
+    ) -> tuple[list[Node], list[Node | None]]:
+        """The values of `roots` and their tangents in `directions`, one for each variable.
+
+        Both are recorded side by side, so that a loop need not keep its values for the tangents.
+        """
+        is_recorded = self.is_recorded(roots, directions)
+        count = len(roots)
+        roots = self._and_token(roots)
+        self._own_history(roots)  # which makes one of equal views
+        self.history = None
+        values, found = pushed_forward(
+            roots, self._given(directions), since=self.first_serial, is_recorded=is_recorded
+        )
+        self._go_on(values[-1])
+        return values[:count], found[:count]
+
+    def tangents(self, roots: Sequence[Node], directions: Sequence[Node | None]) -> list[Node]:
+        """The tangents of `roots` in `directions`, one for each variable, None for 0."""
+        all_roots = self._and_token(roots)
+        found = tangents(all_roots, self._given(directions), self._reached(all_roots))
+        self._go_on(found[-1])
+        return [zeros_like(x) if t is None else t for x, t in zip(roots, found, strict=False)]
+
+    def _given(self, directions: Sequence[Node | None]) -> dict[Node, Node | None]:
+        """Directions of the variables; of the token, that of all that is to communicate."""
+        given = dict(zip(self.variables, directions, strict=True))
+        if self.token is not None:
+            given[self.token] = order.token()
+        return given
+
+    def is_wide(self, outputs: Sequence[Node]) -> bool:
+        """Whether a Jacobian has more columns than rows, so that reverse mode makes it cheaper; or
+        forward mode may not know how."""
+        columns = sum([x.type.size for x in self.variables])
+        if columns > sum([x.type.size for x in outputs]):
+            return True
+        return any(
+            node.op is custom and not node.params["context"].has_tangent
+            for node in self._reached(outputs)
+        )
+
+    def jacobian(
+        self, outputs: Sequence[Node], is_reverse: bool, of_one: bool = False
+    ) -> list[list[Node]]:
+        """For each of `outputs` its derivatives by each variable.
+
+        Parameters
+        ----------
+        is_reverse : by rows, not by columns
+        of_one : of complex numbers, what the cotangents or tangents 1 give and no more, as in torch
+        """
+        if is_reverse:
+            return [self.jacobian_rows(output, of_one) for output in outputs]
+        columns = [self.jacobian_columns(outputs, x, of_one) for x in self.variables]
+        return [[column[k] for column in columns] for k in range(len(outputs))]
+
+    def jacobian_rows(self, output: Node, of_one: bool = False) -> list[Node]:
+        """The derivatives of all elements of `output` by each variable, in reverse mode."""
+        size = output.type.size
+        if size == 1:  # a gradient as any other
+
+            def pull_back(seeds: list[Node]) -> list[Node]:
+                return self.gradients([output], [reshape(seeds[0], output.shape)])
+        else:
+            seed = argument(output.type)
+            before = len(self.checks), len(self.retained)
+            pulled = self.gradients([output], [seed])
+            # What is of one member of the batch has no value.
+            del self.checks[before[0] :], self.retained[before[1] :]
+
+            def pull_back(seeds: list[Node]) -> list[Node]:
+                return self._batched(pulled, {seed: seeds[0]}, size)
+
+        def blocks(unit: complex) -> list[Node]:
+            types = [x.type for x in self.variables]
+            return by_rows(pull_back, [output.type], types, unit)[0]
+
+        if of_one or output.dtype.kind != "c":
+            return blocks(1)
+        # A complex variable: the pullback of a holomorphic f multiplies by the conjugate of f'. A
+        # real one: the pullback of 1 is the derivative of the real part, that of 1j the derivative
+        # of the imaginary part.
+        of_real, of_imaginary = blocks(1), blocks(1j)
+        return [
+            OPS["conjugate"](re) if x.dtype.kind == "c" else OPS["make_complex"](re, im)
+            for x, re, im in zip(self.variables, of_real, of_imaginary, strict=True)
+        ]
+
+    def jacobian_columns(
+        self, outputs: Sequence[Node], x: Node, of_one: bool = False
+    ) -> list[Node]:
+        """The derivatives of each of `outputs` by all elements of a variable, in forward mode."""
+        direction = argument(x.type)
+        pushed = self.tangents(
+            outputs, [direction if node is x else None for node in self.variables]
+        )
+
+        def push_forward(units: list[Node]) -> list[Node]:
+            # With each value beside the tangents that it is for: a loop keeps none.
+            since = self.variables[-1].serial + 1
+            return self._batched(pushed, {direction: units[0]}, x.type.size, since=since)
+
+        def blocks(unit: complex) -> list[Node]:
+            types = [output.type for output in outputs]
+            return [block for (block,) in by_columns(push_forward, types, [x.type], unit)]
+
+        columns = blocks(1)
+        if of_one:
+            return columns
+        if x.dtype.kind == "c" and any(output.dtype.kind != "c" for output in outputs):
+            # Of a real result, what reverse mode gives: the slope along 1, and 1j times that
+            # along 1j.
+            columns = [
+                c if output.dtype.kind == "c" else OPS["make_complex"](c, along)
+                for c, along, output in zip(columns, blocks(1j), outputs, strict=True)
+            ]
+        dtype = x.dtype
+        return [
+            cast(c, promoted(dtype, np.complex64) if c.dtype.kind == "c" else dtype)
+            for c in columns
+        ]
+
+    def _batched(
+        self, nodes: Sequence[Node], seeds: dict[Node, Node], size: int, since: int | None = None
+    ) -> list[Node]:
+        """`nodes` for a batch of seeds, and what they communicate."""
+        if self.closing is None:
+            return batch(nodes, seeds, size, since=since)
+        *found, token = batch([*nodes, self.closing], seeds, size, since=since)
+        self._go_on(wrap(token)[0]._node)
+        return found
+
+    def results(self, nodes: Sequence[Node]) -> list[Tensor]:
+        """`nodes` as the caller gets them: computed, unless this is part of a larger graph."""
+        return self.computed(nodes, self.close(nodes))
+
+    def close(self, nodes: Sequence[Node]) -> set[Node]:
+        """End the time of the variables; those of the nodes behind `nodes` that are the caller's.
+
+        What depends on variables alone does not require grad from now on: nobody can differentiate
+        by them any more.
+        """
+        nodes = self._and_token(nodes)
+        if self.closing is not None and self.last_token is not None:
+            nodes.append(self.last_token)
+        history = self._own_history(with_tangents(nodes))
+        callers = set(history) if self.create_graph else self._callers(history)
+        self.closed = []
+        for node in history:
+            if node not in callers:
+                self.closed.append((node, node.inputs))
+                node.requires_grad = False
+        self.history = None
+        return callers if self.records else set()
+
+    def computed(self, nodes: Sequence[Node], callers: set[Node]) -> list[Tensor]:
+        """`nodes` as tensors, with history where they are the caller's."""
+        self.closing = None
+        is_asked_for = _running.depth == 0 or self.checks or self.retained
+        if is_asked_for and not is_traced(*nodes):
+            values_asked_for(*nodes)
+            updates = [GradientUpdate(state, g, keeps_node=False) for state, g in self.retained]
+            totals = [update.total for update in updates]
+            evaluate([*nodes, *totals, *anomaly.values_to_check(self.checks)])
+            anomaly.check(self.checks)
+            set_gradients(updates)
+            self.checks, self.retained = [], []
+        with recording(self.records):
+            return [_result(node, node in callers) for node in nodes]
+
+    def results_and_aux(self, nodes: Sequence[Node], aux: Any) -> tuple[list[Tensor], Any]:
+        """`results`, of the tensors in `aux` as well."""
+        of_aux, with_results = _nodes_in(aux)
+        tensors = self.results([*nodes, *of_aux])
+        return tensors[: len(nodes)], with_results(tensors[len(nodes) :])
+
+    def results_with_tangents(
+        self, outputs: Sequence[Node], directions: Sequence[Node], aux: Any
+    ) -> tuple[list[Tensor], list[Tensor], Any]:
+        """The values of `outputs`, their tangents, and `aux` with its tensors as results."""
+        of_aux, with_results = _nodes_in(aux)
+        values, found = self.pushed_forward([*outputs, *of_aux], directions)
+        count = len(outputs)
+        pushed = [
+            zeros_like(x) if t is None else t for x, t in zip(outputs, found[:count], strict=True)
+        ]
+        tensors = self.results([*values, *pushed])
+        return tensors[:count], tensors[len(values) :], with_results(tensors[count : len(values)])
+
+    def as_arguments(self, leaves: Sequence[Any], argnums: Argnums | None = None) -> Any:
+        """`leaves`, one for each variable, as one argument for a single argnum, else as a tuple."""
+        arguments = tuple(
+            trees.unflatten(structure, own)
+            for structure, own in zip(self.structures, self._by_argument(leaves), strict=True)
+        )
+        return arguments[0] if isinstance(argnums, int | np.integer) else arguments
+
+    def _by_argument(self, leaves: Sequence[Any]) -> list[Sequence[Any]]:
+        ends = list(itertools.accumulate(s.num_leaves for s in self.structures))
+        return [leaves[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+
+
+def _nodes_in(tree: Any) -> tuple[list[Node], Callable[[Sequence[Tensor]], Any]]:
+    """The nodes of the tensors in `tree`, and what puts others in their places."""
+    leaves, structure = trees.flatten(tree)
+    positions = [k for k, x in enumerate(leaves) if isinstance(x, Tensor)]
+
+    def with_tensors(tensors: Sequence[Tensor]) -> Any:
+        for k, tensor in zip(positions, tensors, strict=True):
+            leaves[k] = tensor
+        return trees.unflatten(structure, leaves)
+
+    return [leaves[k]._node for k in positions], with_tensors
+
+
+def _result(node: Node, is_callers: bool) -> Tensor:
+    if is_callers or has_tangent(node):
+        return wrap(node)
+    if node.value is not None:
+        return wrap(leaf(node.value))
+    return wrap(OPS["detach"](node) if node.requires_grad else node)
+
+
+def _inexact(operation: str, node: Node) -> Node:
+    if not is_inexact(node.dtype):
+        raise DTypeError(
+            explain(
+                operation,
+                "only floating and complex values have derivatives",
+                got={"value": node.type},
+                fix="x.astype(numpy.float64), or 2.0 instead of 2, or other argnums",
+            )
+        )
+    return node
+
+
+def output_nodes(
+    operation: str, out: Any, is_inexact: bool = False
+) -> tuple[list[Node], trees.Structure]:
+    """The leaves of a result, and its structure."""
+    leaves, structure = trees.flatten(out)
+    if out is None:
+        raise TypeError(explain(operation, "the function returned None", fix="return a value"))
+    nodes = [as_node(x) for x in leaves]
+    if is_inexact:
+        for node in nodes:
+            _inexact(operation, node)
+    return nodes, structure
+
+
+def scalar(operation: str, out: Any) -> Node:
+    """The one real number that a function must return to have a gradient."""
+    if out is None:
+        raise TypeError(explain(operation, "the function returned None", fix="return a number"))
+    leaves, structure = trees.flatten(out)
+    if len(leaves) != 1 or not structure.is_leaf():
+        raise TypeError(
+            explain(
+                operation,
+                "the function must return one number",
+                got={"result": _described(out)},
+                fix="has_aux=True to return (value, anything else), or ng.jacobian(f)",
+            )
+        )
+    try:
+        node = as_node(leaves[0])
+    except TypeError as error:
+        error.add_note(f"what the function of {operation} returned")
+        raise
+    if node.shape != ():
+        raise ShapeError(
+            explain(
+                operation,
+                "the function must return one number, a 0-d result",
+                got={"result": node.type},
+                expected="shape ()",
+                fix=f"ng.{operation}(lambda x: f(x).sum()), or ng.jacobian(f)",
+            )
+        )
+    if not is_floating(node.dtype):
+        raise DTypeError(
+            explain(
+                operation,
+                "the function must return a real, floating number",
+                got={"result": node.type},
+                fix="return result.real, or ng.jacobian(f)"
+                if node.dtype.kind == "c"
+                else "a sum of floating values: counts, positions and comparisons have no slope",
+            )
+        )
+    return node
+
+
+def matching(
+    operation: str, name: str, tree: Any, structure: trees.Structure, nodes: Sequence[Node]
+) -> list[Node]:
+    """The leaves of `tree`, of the structure and shapes of `nodes`, in the dtypes of these."""
+    if structure.is_leaf():
+        leaves = [tree]
+    else:
+        leaves, own = trees.flatten(tree)
+        if own != structure:
+            raise ValueError(trees.structure_mismatch(operation, name, own, structure))
+    result = []
+    for number, (value, node) in enumerate(zip(leaves, nodes, strict=True)):
+        x = as_node(value)
+        if x.shape != node.shape or (x.dtype.kind == "c" and is_floating(node.dtype)):
+            raise (DTypeError if x.shape == node.shape else ShapeError)(
+                explain(
+                    operation,
+                    "a tangent or cotangent must have the type of its value",
+                    got={trees.leaf_names(structure, name)[number]: x.type},
+                    expected=repr(node.type),
+                )
+            )
+        result.append(cast(x, node.dtype))
+    return result
+
+
+def _described(out: Any) -> str:
+    if isinstance(out, tuple | list):
+        return f"{type(out).__name__} of length {len(out)}"
+    return type(out).__name__

@@ -1,0 +1,1 @@
+"""What users give, as nodes: arrays, numbers and containers; and what a trace meets around it."""

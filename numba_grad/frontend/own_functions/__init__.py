@@ -1,0 +1,1 @@
+"""Code of the user's own as operations: for Numba, or plain Python."""

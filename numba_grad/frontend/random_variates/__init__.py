@@ -1,0 +1,1 @@
+"""The functions of `numba_grad.random`, by what they draw."""

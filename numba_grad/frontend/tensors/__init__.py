@@ -1,0 +1,1 @@
+"""Tensors: what users hold, and how NumPy's operators, functions and ufuncs reach ours."""

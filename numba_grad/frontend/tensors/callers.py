@@ -1,0 +1,56 @@
+"""Which function of NumPy or SciPy is converting a tensor, for messages that name ours."""
+
+import sys
+from collections.abc import Iterator
+from types import FrameType, FunctionType
+
+from numba_grad.frontend.namespaces import namespace
+from numba_grad.frontend.tensors import array_api
+
+_NAMESPACE_OF = {
+    "numpy.fft": "fft",
+    "numpy.linalg": "linalg",
+    "scipy.fft": "fft",
+    "scipy.linalg": "linalg",
+    "scipy.signal": "signal",
+    "scipy.special": "special",
+}
+
+
+def own_function_in_place_of_caller() -> str:
+    """What to call instead: "ng.linalg.expm(...)" while scipy.linalg.expm converts a tensor.
+
+    It looks through the frames up to the user's line, so only where an error is raised anyway. ""
+    where NumPy or SciPy were not called, or we have no such function.
+    """
+    found = ""
+    frame = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        package = module.partition(".")[0]
+        if package in ("numpy", "scipy"):
+            found = next(filter(None, map(_own_name, _functions_of(frame))), found)
+        elif package != "numba_grad":
+            break
+        frame = frame.f_back
+    return found
+
+
+def _functions_of(frame: FrameType) -> Iterator[tuple[str, str]]:
+    """Module and name of the function that the frame is of, and of one that it wraps."""
+    code = frame.f_code
+    yield frame.f_globals.get("__name__", ""), code.co_name
+    for variable in code.co_freevars:
+        wrapped = frame.f_locals.get(variable)
+        if isinstance(wrapped, FunctionType):
+            yield wrapped.__module__, wrapped.__name__
+
+
+def _own_name(function: tuple[str, str]) -> str:
+    module, name = function
+    if module.startswith("numpy") and not module.startswith(("numpy.fft", "numpy.linalg")):
+        return f"ng.{name}(...)" if name in array_api.namespace().__all__ else ""
+    ours = _NAMESPACE_OF.get(".".join(module.split(".")[:2]))
+    if ours is None or name not in namespace(ours).__all__:
+        return ""
+    return f"ng.{ours}.{name}(...)"
