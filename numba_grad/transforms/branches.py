@@ -9,11 +9,11 @@ from numba_grad.dtypes import is_inexact
 from numba_grad.graph.node import Node, Op, argument, recording
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.graph.walk import substitute
-from numba_grad.ops.control import aliases, by_pullback, rebuild_with_results, result, with_results
+from numba_grad.ops.control import aliases, by_pullback, result, with_results
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.batch import repeat
 from numba_grad.transforms.bodies import depending_on, member_by_member
-from numba_grad.transforms.call import CallTarget, Evaluate
+from numba_grad.transforms.call import CallTarget, Evaluate, rebuild_with_targets
 from numba_grad.transforms.jvp import Tangent
 
 Branches = tuple[CallTarget, ...]
@@ -202,7 +202,7 @@ branch_op = Op(
         "pullback": _pullback,
         "with_tangents": _with_tangents,
         "evaluate": _evaluate,
-        "rebuild": rebuild_with_results,
+        "rebuild": rebuild_with_targets,
     },
     jvp=_jvp,
 )

@@ -9,7 +9,7 @@ computes again from the inputs, or reads where that is cheaper (`kept_values.py`
 mode it is a call of a function that computes values and tangents together.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from numba_grad.graph.node import ARGUMENT, OPS, Node, Op, argument, recording
 from numba_grad.graph.types import CPU, TupleType, Type
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.locks import new_lock
-from numba_grad.ops.control import by_pullback, rebuild_with_results, result, with_results
+from numba_grad.ops.control import by_pullback, custom, result, with_results
 from numba_grad.ops.families import literal, placed
 from numba_grad.transforms.batch import batch
 from numba_grad.transforms.jvp import Tangent, pushed_forward
@@ -75,6 +75,20 @@ class CallTarget:
                 for node in toposort(self.outputs)
             ),
         )
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether there are calls of functions with own rules inside."""
+        return self.derived("has rules", lambda: any(map(has_rules, toposort(self.outputs))))
+
+    def rebuilt(self, replacement: Mapping[Node, Node]) -> "CallTarget":
+        """The same graph, whose rules have kept, in place of nodes of the surroundings, these."""
+        if not self.has_rules:
+            return self
+        arguments = [argument(x.type, x.requires_grad) for x in self.arguments]
+        replaced = {**replacement, **dict(zip(self.arguments, arguments, strict=True))}
+        with recording(True):
+            return CallTarget(self.name, arguments, substitute(self.outputs, replaced))
 
     def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
         """What is made of this graph once: its derivatives, its batched forms."""
@@ -256,6 +270,38 @@ class CallTarget:
         return CallTarget(f"batched {self.name}", arguments, outputs)
 
 
+def has_rules(node: Node) -> bool:
+    """Whether its derivative is asked of a user's function, which may have kept what no graph
+    contains."""
+    return node.op is custom or any(target.has_rules for target in targets_of(node))
+
+
+def targets_of(node: Node) -> list[CallTarget]:
+    """The graphs in the params of a call, a loop or a branch."""
+    if node.op.family != "call":
+        return []
+    found: list[Any] = []
+    for value in node.params.values():
+        found += value if value.__class__ is tuple else (value,)
+    return [x for x in found if x.__class__ is CallTarget]
+
+
+def rebuild_with_targets(
+    node: Node, inputs: tuple[Node, ...], replacement: dict[Node, Node]
+) -> Node:
+    """For `extras["rebuild"]` of calls, loops and branches."""
+    params = node.params
+    if has_rules(node):
+        others = {target: target.rebuilt(replacement) for target in targets_of(node)}
+        params = {
+            name: tuple([others.get(x, x) for x in value])
+            if value.__class__ is tuple
+            else others.get(value, value)
+            for name, value in params.items()
+        }
+    return with_results(node.op, inputs, params)
+
+
 def _closed(
     name: str, arguments: Sequence[Node], outputs: Sequence[Node]
 ) -> tuple[CallTarget, list[Node]]:
@@ -375,7 +421,7 @@ call_op = Op(
         "pullback": _pullback,
         "with_tangents": _with_tangents,
         "evaluate": _evaluate,
-        "rebuild": rebuild_with_results,
+        "rebuild": rebuild_with_targets,
     },
     jvp=_jvp,
 )

@@ -219,7 +219,23 @@ def adjoint_of_linear(
     order = _through(points, [end for end, _ in ends], no_derivative)
     flowing = [(end, g) for end, g in ends if end.requires_grad]
     found = cotangents([end for end, _ in flowing], [g for _, g in flowing], order)
-    return [found.get(point) for point in points]
+    return _anywhere([found.get(point) for point in points], points)
+
+
+def _anywhere(found: Sequence[Node | None], points: Sequence[Node]) -> list[Node | None]:
+    """The same, without a history that leads to `points`: an operation with several results, such
+    as a loop, has all its inputs in its own. Who differentiates further would take these for
+    variables of somebody else."""
+    first = points[0].serial
+    roots = [g for g in found if g is not None]
+    if set(points).isdisjoint(history_of(roots, points, since=first).ends):
+        return [*found]
+    done = {x: full(0, x.shape, x.dtype, x.type.device) for x in points}
+    for node in toposort(roots, stop=lambda x: x.serial <= first or x.value is not None):
+        inputs = tuple([done.get(x, x) for x in node.inputs])
+        if node not in done and node.value is None and inputs != node.inputs:
+            done[node] = rebuilt(node, inputs, done)
+    return [None if g is None else done.get(g, g) for g in found]
 
 
 def zero_point(type: Type) -> Node:

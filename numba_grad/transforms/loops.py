@@ -23,7 +23,6 @@ from numba_grad.graph.types import TupleType, Type
 from numba_grad.ops.control import (
     aliases,
     by_pullback,
-    rebuild_with_results,
     result,
     with_results,
 )
@@ -37,7 +36,7 @@ from numba_grad.transforms.bodies import (
     inputs_with_tangents,
     with_body_of_tangents,
 )
-from numba_grad.transforms.call import CallTarget, Evaluate
+from numba_grad.transforms.call import CallTarget, Evaluate, rebuild_with_targets
 from numba_grad.transforms.carried_cotangents import carrying_less
 from numba_grad.transforms.jvp import Tangent
 from numba_grad.transforms.loop_adjoints import loop_adjoint
@@ -335,7 +334,7 @@ loop_op = Op(
         "pullback": _pullback,
         "with_tangents": _with_tangents,
         "evaluate": _evaluate,
-        "rebuild": rebuild_with_results,
+        "rebuild": rebuild_with_targets,
         "last_row": lambda number, **params: LoopParams(**params).last_row(number),
     },
     jvp=_jvp,

@@ -134,7 +134,7 @@ def rows_by_index(
 def _accesses(body: CallTarget) -> list[Node]:
     """What reads or writes one row of an array."""
     order = toposort(body.outputs)
-    if any(x.op.name == "custom" for x in order):
+    if body.has_rules:
         return []  # its rules may have kept any of it
     return [
         x

@@ -11,14 +11,14 @@ import numpy as np
 
 from numba_grad.graph.node import Node, Op, argument
 from numba_grad.graph.types import TupleType, Type, array_type
-from numba_grad.ops.control import aliases, by_pullback, rebuild_with_results, result, with_results
+from numba_grad.ops.control import aliases, by_pullback, result, with_results
 from numba_grad.transforms.bodies import (
     backward_body,
     forward_body,
     inputs_with_tangents,
     member_by_member,
 )
-from numba_grad.transforms.call import CallTarget, Evaluate
+from numba_grad.transforms.call import CallTarget, Evaluate, rebuild_with_targets
 from numba_grad.transforms.jvp import Tangent
 from numba_grad.transforms.loop_adjoints import loop_adjoint
 from numba_grad.transforms.loop_params import WhileParams
@@ -140,7 +140,7 @@ while_op = Op(
         "pullback": _pullback,
         "with_tangents": _with_tangents,
         "evaluate": _evaluate,
-        "rebuild": rebuild_with_results,
+        "rebuild": rebuild_with_targets,
     },
     jvp=_jvp,
 )

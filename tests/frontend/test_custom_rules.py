@@ -634,3 +634,52 @@ def test_rules_in_loops_may_keep_what_depends_on_the_step(kept):
             found = ng.grad(f)(0.6), ng.grad(ng.grad(f))(0.6)
             np.testing.assert_allclose(found, expected, rtol=1e-12)
             np.testing.assert_allclose(ng.vmap(ng.grad(f))(np.array([0.6]))[0], expected[0])
+
+
+INNER = {
+    "while": lambda f, x: ng.while_loop(
+        lambda c: c[0] < 2.0, lambda c: (c[0] + 1.0, f(c[1])), (0.0, x)
+    )[1],
+    "fori": lambda f, x: ng.fori_loop(0, 2, lambda _, c: f(c), x),
+    "cond": lambda f, x: ng.cond(x > -9.0, lambda c: f(f(c)), lambda c: c, x),
+    "checkpoint": lambda f, x: ng.checkpoint(lambda c: f(f(c)))(x),
+}
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_rules_in_loops_in_loops_may_keep_what_depends_on_the_outer_step(inner):
+    rows, factors = ng.tensor(ROWS), ng.tensor(OTHER)
+
+    def f(x, is_own):
+        def step(e, k):
+            sine = ng.custom_vjp(lambda y: np.sin(y))
+            kept = factors[k] * e
+            sine.defvjp(
+                lambda y: (sine(y), y * kept), lambda r, g: (g * np.cos(r / kept) * kept / kept,)
+            )
+            own = sine if is_own else np.sin
+            return INNER[inner](lambda c: own(c) * rows[k] + e, e * x), None
+
+        return ng.scan(step, x, np.arange(3))[0]
+
+    with ng.configure(engine="reference"):
+        expected = ng.grad(ng.grad(f))(0.6, False)
+        for derivative in (ng.grad(ng.grad(f)), ng.hessian(f)):
+            np.testing.assert_allclose(derivative(0.6, True), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("sine", [sine_with(1.0), sine_with_tangent(1.0)], ids=["vjp", "jvp"])
+def test_derivatives_that_a_loop_moves_on_require_no_grad(sine):
+    def loop(x):
+        return ng.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, np.sin(c[1])), (0, x))[1]
+
+    rows = ng.tensor(np.eye(3))
+
+    def of_a_constant(k, e):
+        return e + ng.grad(lambda t: np.sin(t) * np.sum(rows[k] * t))(0.6)
+
+    with ng.configure(engine="reference"):
+        _, found = ng.jvp(ng.grad(lambda x: loop(sine(x))), (0.6,), (0.5,))
+        expected = 0.5 * ng.grad(ng.grad(lambda x: loop(np.sin(x))))(0.6)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        assert not ng.fori_loop(0, 3, of_a_constant, 0.3).requires_grad

@@ -124,14 +124,12 @@ def check(seed: int) -> None:
         expected = derivative(lambda x, v: p(x, v, IN_PYTHON, lambda x, y, k: x * np.sin(y)))
         found = derivative(lambda x, v: p(x, v, ng, _own))
         for x, y in zip(found, expected, strict=True):
-            scale = max(1.0, float(np.max(np.abs(_value(y)))))
-            np.testing.assert_allclose(
-                _value(x), _value(y), rtol=1e-8, atol=1e-8 * scale, err_msg=text
-            )
+            scale = max(1.0, float(np.max(np.abs(y))))
+            np.testing.assert_allclose(x, y, rtol=1e-8, atol=1e-8 * scale, err_msg=text)
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(8), pytest.param(range(8, 150), marks=pytest.mark.thorough)]
+    "seeds", [range(8), pytest.param(range(8, 300), marks=pytest.mark.thorough)]
 )
 def test_as_in_pythons_control_flow(seeds):
     for seed in seeds:

@@ -35,6 +35,7 @@ from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf, recording
+from numba_grad.graph.traced_bodies import current as tracing_of
 from numba_grad.graph.walk import History, history_of, is_traced, leading_to
 from numba_grad.ops.control import custom
 from numba_grad.ops.families import cast, full, reshape, zeros_like
@@ -615,7 +616,11 @@ class Differentiation:
         nodes = self._and_token(nodes)
         if self.closing is not None and self.last_token is not None:
             nodes.append(self.last_token)
+        # In a loop's body, what is made of variables alone is computed before the loop, whose
+        # results would have a history then: also where derivatives have none.
+        before = () if self.history is None or tracing_of.body is None else self.history[1]
         history = self._own_history(with_tangents(nodes))
+        history = list(dict.fromkeys([*before, *history])) if before else history
         callers = set(history) if self.create_graph else self._callers(history)
         self.closed = []
         for node in history:

@@ -25,7 +25,7 @@ from numba_grad.graph.traced_bodies import check_inside, tracing_body
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.families import placed
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call import CallTarget, has_rules
 from numba_grad.transforms.repeated_views import without_repeated_views
 
 # Elements from which on a part of an array that a step reads, `weights[2]`, is an argument of its
@@ -171,7 +171,7 @@ def _captured(
         if is_outside(node) or not node.inputs:
             continue
         # The rules of a user's function may depend on what its values do not.
-        is_own = not is_repeated or node.op.name == "custom"
+        is_own = not is_repeated or has_rules(node)
         if is_own or any(x in depends for x in node.inputs):
             depends.add(node)
     found: dict[Node, None] = {}
