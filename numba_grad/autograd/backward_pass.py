@@ -19,7 +19,7 @@ from numba_grad.autograd.hooks import (
     through_prehooks,
     through_tensor_hooks,
 )
-from numba_grad.autograd.state import GradientState, state_of
+from numba_grad.autograd.state import GradientState, is_revalued, state_of
 from numba_grad.autograd.tensor_class import new_tensor, tensor_of
 from numba_grad.autograd.traversal import Traversal
 from numba_grad.compiler.evaluate import evaluate
@@ -28,7 +28,7 @@ from numba_grad.graph.node import OPS, Node, held_tensor, leaf, recording
 from numba_grad.graph.observers import collecting
 from numba_grad.ops.families import cast
 from numba_grad.transforms.batch import batch
-from numba_grad.transforms.vjp import Cotangent, cotangents, released_error
+from numba_grad.transforms.vjp import Cotangent, contributions, cotangents, released_error
 
 
 class Pass:
@@ -105,6 +105,8 @@ class Pass:
         """What `node` contributes to its inputs, with hooks: called for nodes that have a state."""
         if not self._is_reached(node):
             return None
+        if is_revalued(node):  # what it stands for has the hooks
+            return contributions(node, g, self.traversal.inside)
         state = node.autograd
         if state.hooks or state.node_hooks or state.node_prehooks or g.__class__ is list:
             with collecting(self.created):

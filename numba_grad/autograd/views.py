@@ -241,8 +241,9 @@ def _assign_through(
             own = _read(new_base, path)
     moves = [] if base is tensor else [(tensor, state.successor(tensor, own, keeps_history))]
     for other in overlapping:
-        # A view that has history keeps it, also where none is recorded now.
-        with recording(grad_mode.enabled or _has_history(other)):
+        # A view that has history keeps it, also where none is recorded now: that of the array, or
+        # its own.
+        with recording(grad_mode.enabled or (base is not None and _has_history(other))):
             own_path = _path(other._view, array)
             if base is not None:
                 new = _read(new_base, own_path)

@@ -277,3 +277,54 @@ def a_view_whose_array_is_gone_has_what_comes_through_itself(lib):
     row *= 3
     total = (row * 5).sum() + (column * column).sum()
     return lib.autograd.grad(total, [row, column, x])
+
+
+@scenario
+def what_is_written_outside_of_recording_leaves_a_tensor_what_it_is_to_gradients(lib):
+    results = []
+    for writes in (1, 2):
+        for through in (lambda y: y, lambda y: y[:, 1:], lambda y: y.T[0]):
+            x = matrix(lib)
+            y, seen = x * 2, []
+            y.retain_grad()
+            y.register_hook(lambda g, seen=seen: seen.append(g))
+            before, edge = (y * 11).sum(), lib.autograd.graph.get_gradient_edge(y)
+            with lib.no_grad():
+                for _ in range(writes):
+                    view = through(y)
+                    view *= 3
+            y.register_hook(lambda g, seen=seen: seen.append(g * 2))
+            total = (y * y).sum() + before
+            results += lib.autograd.grad(total, [y, x], retain_graph=True)
+            results += lib.autograd.grad(total, [edge], retain_graph=True)
+            total.backward(inputs=[y], retain_graph=True)
+            total.backward()
+            results += [y, y.grad, x.grad, y.retains_grad, *seen]
+    return results
+
+
+@scenario
+def a_root_that_was_written_outside_of_recording(lib):
+    x = matrix(lib)
+    y, seen = x * 2, []
+    y.retain_grad()
+    y.register_hook(lambda g: seen.append(g) or g * 2)
+    with lib.no_grad():
+        y *= 3
+    y.backward(weights(lib), retain_graph=True)
+    y.backward(weights(lib))
+    y *= 2
+    y.detach_()
+    return y, y.is_leaf, x.grad, *seen
+
+
+@scenario
+def views_of_an_array_that_is_gone_keep_their_history_outside_of_recording(lib):
+    x = matrix(lib)
+    y = x * 2
+    row, column = y[0], y[:, 2]
+    del y
+    with lib.no_grad():
+        row *= 3
+    total = (row * row).sum() + (column * column).sum()
+    return row, column, *lib.autograd.grad(total, [row, column, x])
