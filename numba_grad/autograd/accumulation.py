@@ -31,8 +31,8 @@ class GradientUpdate:
     def try_to_set(self) -> bool:
         """Set `.grad`, unless it is no longer what was added to.
 
-        As in torch, it stays the tensor that it was, with another value, unless one of the two has
-        history: who holds it sees the sum.
+        As in torch, that of a leaf stays the tensor that it was, with another value, unless one of
+        the two has history: who holds it sees the sum.
         """
         previous = self.previous
         if self.state.grad is not previous:
@@ -40,7 +40,8 @@ class GradientUpdate:
         if previous is not None and previous._node is not self.previous_node:
             return False
         node = self.total if self.keeps_node else leaf(self.total.value)
-        if previous is None or self.keeps_node or previous._node.requires_grad:
+        is_another = self.keeps_node or self.state.retains_grad
+        if previous is None or is_another or previous._node.requires_grad:
             self.state.grad = new_tensor(node)
         else:
             replace(previous, node)

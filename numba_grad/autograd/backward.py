@@ -60,12 +60,12 @@ def _backward(
     inputs: Tensors | None,
 ) -> None:
     operation = "backward"
-    targets = None
-    if inputs is not None:
-        targets = targets_of(operation, as_sequence(inputs))
+    sources = None if inputs is None else as_sequence(inputs)
+    targets = None if sources is None else targets_of(operation, sources)
     roots = roots_of(operation, as_sequence(tensors), grad_tensors, False)
-    for target in targets or ():
-        if target.op.vjp is not None:
+    for source, target in zip(sources or (), targets or (), strict=True):
+        # Of an edge torch sets a `.grad` only if its tensor is a leaf, or retains it.
+        if target.op.vjp is not None and not isinstance(source, GradientEdge):
             state_of(target).retains_grad = True
     retains = _retains(retain_graph, create_graph)
     run = Pass(roots, create_graph, retains, targets, accumulates=True)

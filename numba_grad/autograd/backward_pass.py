@@ -19,7 +19,7 @@ from numba_grad.autograd.hooks import (
     through_prehooks,
     through_tensor_hooks,
 )
-from numba_grad.autograd.state import GradientState, state_of
+from numba_grad.autograd.state import GradientState, is_revalued, state_of
 from numba_grad.autograd.tensor_class import new_tensor, tensor_of
 from numba_grad.autograd.traversal import Traversal
 from numba_grad.compiler.evaluate import evaluate
@@ -28,7 +28,7 @@ from numba_grad.graph.node import OPS, Node, held_tensor, leaf, recording
 from numba_grad.graph.observers import collecting
 from numba_grad.ops.families import cast
 from numba_grad.transforms.batch import batch
-from numba_grad.transforms.vjp import Cotangent, cotangents, released_error
+from numba_grad.transforms.vjp import Cotangent, contributions, cotangents, released_error
 
 
 class Pass:
@@ -45,6 +45,7 @@ class Pass:
         "retain_graph",
         "retained",
         "roots",
+        "starts_at_root",
         "targets",
         "traversal",
     )
@@ -58,6 +59,8 @@ class Pass:
         accumulates: bool = False,
     ) -> None:
         self.roots = roots
+        # torch hands the gradient of an only root to its hooks whether or not a target is below.
+        self.starts_at_root = len(roots.nodes) == 1
         self.create_graph = create_graph
         self.retain_graph = retain_graph
         self.targets = targets
@@ -100,13 +103,19 @@ class Pass:
 
     def _differentiate(self, node: Node, g: Cotangent) -> Sequence[Cotangent] | None:
         """What `node` contributes to its inputs, with hooks: called for nodes that have a state."""
-        if node not in self.traversal.inside:
+        if not self._is_reached(node):
             return None
+        if is_revalued(node):  # what it stands for has the hooks
+            return contributions(node, g, self.traversal.inside)
         state = node.autograd
         if state.hooks or state.node_hooks or state.node_prehooks or g.__class__ is list:
             with collecting(self.created):
                 return self._differentiate_with_hooks(node, state, g)
         return self._differentiate_with_hooks(node, state, g)
+
+    def _is_reached(self, node: Node) -> bool:
+        traversal = self.traversal
+        return node in traversal.inside or (self.starts_at_root and node is traversal.roots[0])
 
     def _differentiate_with_hooks(
         self, node: Node, state: GradientState, g: Cotangent
@@ -131,7 +140,7 @@ class Pass:
         sums: dict[Any, tuple[Node, Node]] = {}
         for leaf_node in self.traversal.leaves:
             g = self.found.get(leaf_node)
-            if g is None or leaf_node not in self.traversal.inside:
+            if g is None or not self._is_reached(leaf_node):
                 continue
             key = leaf_node if leaf_node.autograd is None else leaf_node.autograd
             previous = sums.get(key)
@@ -141,6 +150,8 @@ class Pass:
             if state.hooks:
                 with collecting(self.created):
                     g = through_tensor_hooks(state.hooks, g)
+            if leaf_node not in self.traversal.inside:
+                continue
             if not self.accumulates:
                 self.captures[state] = g
                 continue

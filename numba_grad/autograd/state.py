@@ -22,7 +22,8 @@ _creation_lock = new_lock()
 
 
 class GradientState:
-    """What is per tensor. Versions of a leaf that was assigned into share one."""
+    """What is per tensor. Versions of a leaf that was assigned into share one, as do those of any
+    tensor that was assigned into outside of recording."""
 
     __slots__ = (
         "grad",
@@ -231,7 +232,11 @@ def move_on(tensor: Any, node: Node) -> None:
         view = None if state is None or state.view is None else state.view()
         if view is not None:
             view._node = node
-    elif state is not None and (state.retains_grad or state.grad is not None):
+    elif (
+        state is not None
+        and state is not node.autograd
+        and (state.retains_grad or state.grad is not None)
+    ):
         own = state_of(node)
         own.grad, own.retains_grad = state.grad, state.retains_grad
         state.grad, state.retains_grad = None, False
@@ -262,12 +267,20 @@ _history = _History()
 
 
 def revalued(old: Node, value: Node) -> Node:
-    """The value of `value` with the history of `old`."""
-    if old.op is item and old.inputs and old.inputs[0].params.get("context") is _history:
+    """The value of `value` with the history of `old`, and what gradients keep of that."""
+    if is_revalued(old):
         old = old.inputs[0].inputs[0]  # however often it is replaced
     node = record(item, (custom_node(_history, [old], [value]),), {"number": 0})
     node.requires_grad = True
+    node.autograd = state_of(old)
     return node
+
+
+def is_revalued(node: Node) -> bool:
+    """Whether this stands for another node, to which its gradient goes as it is."""
+    return (
+        node.op is item and bool(node.inputs) and node.inputs[0].params.get("context") is _history
+    )
 
 
 def retain_grad(tensor: Any) -> None:

@@ -15,6 +15,7 @@ from numba_grad.frontend.functions.samples import convolve
 from numba_grad.frontend.functions.shapes import part
 from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
+    as_arrays,
     as_node,
     common_dtype,
     constant_beside,
@@ -94,7 +95,7 @@ def polydiv(u: ArrayLike, v: ArrayLike) -> "tuple[Tensor, Tensor]":
     -----
     Differentiable by both, where the leading coefficient of v is not 0.
     """
-    dividend, divisor = common_dtype((u, v))
+    dividend, divisor = as_arrays((u, v))
     if not is_inexact(dividend.dtype):
         dividend, divisor = (cast(z, np.dtype(np.float64)) for z in (dividend, divisor))
     nodes = {"u": dividend, "v": divisor}

@@ -710,3 +710,46 @@ def test_exchanges_with_rows_that_do_not_exist_are_named():
         solution = ng.linalg.lu_solve((np.eye(2), np.array([5, 1])), np.ones(2))
         with pytest.raises(np.linalg.LinAlgError, match="lu_solve"):
             solution.numpy()
+
+
+NUMBERS = {"float": 2.1, "int": 300, "bool": True, "complex": 1j, "large": 2**63}
+PRODUCTS_OF_NUMBERS = {
+    "dot": lambda x, n: np.dot(x, n),
+    "dot, from the left": lambda x, n: np.dot(n, x),
+    "method": lambda x, n: x.dot(n),
+    "vdot": lambda x, n: np.vdot(x[:1], n),
+    "inner": lambda x, n: np.inner(x, n),
+    "outer": lambda x, n: np.outer(n, x),
+    "tensordot": lambda x, n: np.tensordot(x, n, 0),
+    "convolve": lambda x, n: np.convolve(x, n),
+    "einsum": lambda x, n: np.einsum("i,->i", x, n),
+    "isin": lambda x, n: np.isin(x, n),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS_OF_NUMBERS)
+def test_functions_that_make_arrays_of_numbers_have_numpys_dtypes(name):
+    function = PRODUCTS_OF_NUMBERS[name]
+    x = np.array([1.1, 2.1, 3.1], np.float32)
+    for array in (x, x.astype(np.int8)):
+        for kind, number in NUMBERS.items():
+            with configure(engine="reference"):
+                ours = function(ng.tensor(array), number)
+            expected = function(array, number)
+            assert ours.dtype == expected.dtype, (kind, array.dtype)
+            np.testing.assert_allclose(ours.numpy(), expected, rtol=1e-6)
+
+
+def test_a_number_in_a_jitted_function_is_made_an_array():
+    x = ng.tensor(np.ones(2, np.float32))
+    assert ng.jit(np.dot)(x, 2.1).dtype == np.float64
+    gradient = ng.grad(lambda x: np.sum(np.dot(x, 2.1)))(x)
+    assert gradient.dtype == np.float32
+
+
+def test_sets_and_quotients_of_polynomials_with_a_number_have_numpys_dtypes():
+    x = np.array([1.1, 2.1, 3.1], np.float32)
+    for function in (np.intersect1d, np.setxor1d, np.union1d, lambda x, n: np.polydiv(x, n)[0]):
+        ours, expected = function(ng.tensor(x), 2.1), function(x, 2.1)
+        assert ours.dtype == expected.dtype
+        np.testing.assert_allclose(ours.numpy(), expected, rtol=1e-12)

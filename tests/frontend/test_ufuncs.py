@@ -339,6 +339,20 @@ def test_arguments_of_methods(numpy_engine):
         np.add.accumulate(ng.tensor(1.0))
     with pytest.raises(AxisError, match=r"hypot.accumulate"):
         np.hypot.accumulate(ng.tensor(x), 2)
+    with pytest.raises(ValueError, match=r"add.accumulate: takes one axis"):
+        np.add.accumulate(ng.tensor([[1.0]]), axis=None)
+    with pytest.raises(ValueError, match=r"add.reduceat: takes one axis"):
+        np.add.reduceat(ng.tensor([[1.0]]), [0], axis=(0, 1))
+
+
+@pytest.mark.parametrize("axis", [None, (0,), (-1,)])
+def test_the_only_axis_in_other_words(axis, numpy_engine):
+    x = np.array([3.0, -1.0, 4.0])
+    for ufunc in (np.add, np.maximum, np.hypot):
+        expected = ufunc.accumulate(x, axis=axis)
+        same_up_to_rounding(ufunc.accumulate(ng.tensor(x), axis=axis), expected)
+        expected = ufunc.reduceat(x, [0, 2], axis=axis)
+        same_up_to_rounding(ufunc.reduceat(ng.tensor(x), [0, 2], axis=axis), expected)
 
 
 FOLDS = {

@@ -16,7 +16,7 @@ from numba_grad.dtypes import BOOL, INT64
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.functions.reductions import sum as sum_of
 from numba_grad.frontend.functions.shapes import moved_axes
-from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, common_dtype, operands, wrap
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_arrays, as_node, operands, wrap
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import normalize_axis
 from numba_grad.ops.families import axes_params, broadcast_to, full, reshape
@@ -95,7 +95,7 @@ def dot(x1: ArrayLike, x2: ArrayLike) -> "Tensor":
 
     For matrices and vectors that is `matmul`, for scalars `multiply`.
     """
-    x, y = common_dtype((x1, x2))
+    x, y = as_arrays((x1, x2))
     if not x.shape or not y.shape:
         return wrap(OPS["multiply"](x, y))
     if len(x.shape) <= 2 and len(y.shape) <= 2:
@@ -105,7 +105,7 @@ def dot(x1: ArrayLike, x2: ArrayLike) -> "Tensor":
 
 def vdot(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     """sum(conj(x1) * x2) over all elements."""
-    x, y = (reshape(node, (node.type.size,)) for node in common_dtype((x1, x2)))
+    x, y = (reshape(node, (node.type.size,)) for node in as_arrays((x1, x2)))
     return vecdot(x, y)
 
 
@@ -172,7 +172,7 @@ def _vector_error(operation: str, x: Node, y: Node, expected: str) -> ShapeError
 
 def inner(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     """The product over the last axes of both."""
-    x, y = common_dtype((x1, x2))
+    x, y = as_arrays((x1, x2))
     if not x.shape or not y.shape:
         return wrap(OPS["multiply"](x, y))
     return tensordot(x, y, ([-1], [-1]))
@@ -180,7 +180,7 @@ def inner(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     """x1[i] * x2[j] for all elements of both."""
-    x, y = common_dtype((x1, x2))
+    x, y = as_arrays((x1, x2))
     return wrap(OPS["multiply"](reshape(x, (x.type.size, 1)), reshape(y, (1, y.type.size))))
 
 
@@ -195,7 +195,7 @@ def tensordot(
     ----------
     axes : (axes of x1, axes of x2) in pairs; or n for the last n of `x1` and the first n of `x2`
     """
-    x, y = common_dtype((x1, x2))
+    x, y = as_arrays((x1, x2))
     x_axes, y_axes = _paired_axes(x, y, axes)
     x_free = [k for k in range(len(x.shape)) if k not in x_axes]
     y_free = [k for k in range(len(y.shape)) if k not in y_axes]

@@ -16,7 +16,7 @@ from numba_grad.errors import ShapeError, explain
 from numba_grad.fresh_thread import imported
 from numba_grad.frontend.functions.contractions import diagonal_last, in_order, sum_of_products
 from numba_grad.frontend.functions.shapes import moved_axes
-from numba_grad.frontend.inputs.arrays import ArrayLike, as_optional_dtype, common_dtype, wrap
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_arrays, as_optional_dtype, wrap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import broadcast_to, cast, reshape
 
@@ -52,7 +52,7 @@ def einsum(*operands: Any, optimize: Any = True, dtype: object = None) -> "Tenso
         If terms do not fit the arrays, or sizes of one letter differ.
     """
     subscripts, arrays = _subscripts_and_arrays(operands)
-    nodes = common_dtype(arrays)
+    nodes = as_arrays(arrays)
     wanted = as_optional_dtype(dtype)
     if wanted is not None:
         nodes = tuple([cast(node, wanted) for node in nodes])
@@ -73,7 +73,7 @@ def einsum_path(*operands: Any, optimize: Any = "greedy") -> tuple[list[Any], st
     """In which order `einsum` would combine its arrays: a path to give it as `optimize`, and a text
     about its cost. Arguments are those of `einsum`."""
     subscripts, arrays = _subscripts_and_arrays(operands)
-    nodes = common_dtype(arrays)
+    nodes = as_arrays(arrays)
     terms, result = _parsed(subscripts, nodes)
     method, limit = _method(optimize if optimize is not False else _from_left(len(nodes)))
     shapes = tuple([node.shape for node in nodes])

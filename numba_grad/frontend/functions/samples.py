@@ -9,7 +9,7 @@ from numba_grad.dtypes import BOOL, FLOAT64, INT64, can_cast, computed_in
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.functions.joining import concatenate
 from numba_grad.frontend.functions.shapes import diff, part
-from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, common_dtype, scalar_leaf, wrap
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_arrays, as_node, scalar_leaf, wrap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.elementwise import conjugated
 from numba_grad.ops.families import cast, full, reshape
@@ -89,7 +89,7 @@ def _of_two_rows(
     if mode not in ("full", "same", "valid"):
         expected = "'full', 'same' or 'valid'"
         raise ValueError(explain(operation, "no such mode", got={"mode": mode}, expected=expected))
-    x, y = common_dtype((a, v))
+    x, y = as_arrays((a, v))
     got: dict[str, object] = {"a": x.type, "v": y.type}
     if len(x.shape) > 1 or len(y.shape) > 1:
         raise ShapeError(explain(operation, "takes arrays of one axis", got=got, fix="a.ravel()"))

@@ -8,6 +8,7 @@ import numpy as np
 
 from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
+    as_arrays,
     as_node,
     common_dtype,
     constant_beside,
@@ -137,7 +138,7 @@ def intersect1d(
 
     Gradients flow to `x`.
     """
-    first, second = (_flat(node) for node in common_dtype((x, y)))
+    first, second = (_flat(node) for node in as_arrays((x, y)))
     _, in_first, in_second = np.intersect1d(
         value_of(first, "intersect1d"),
         value_of(second, "intersect1d"),
@@ -152,7 +153,7 @@ def intersect1d(
 
 def union1d(x: ArrayLike, y: ArrayLike) -> "Tensor":
     """The values that are in one or both, in order."""
-    both, _ = _joined(x, y)
+    both, _ = _joined(*common_dtype((x, y)))
     return _taken(both, _first_of_each(value_of(both, "union1d")))
 
 
@@ -166,7 +167,7 @@ def setdiff1d(x: ArrayLike, y: ArrayLike, assume_unique: bool = False) -> "Tenso
 
 def setxor1d(x: ArrayLike, y: ArrayLike, assume_unique: bool = False) -> "Tensor":
     """The values that are in one but not in both, in order."""
-    both, count = _joined(x, y)
+    both, count = _joined(*as_arrays((x, y)))
     value = value_of(both, "setxor1d")
     positions = np.arange(len(value))
     if not assume_unique:
@@ -179,9 +180,9 @@ def setxor1d(x: ArrayLike, y: ArrayLike, assume_unique: bool = False) -> "Tensor
     return _taken(both, positions[index[times == 1]])
 
 
-def _joined(x: ArrayLike, y: ArrayLike) -> tuple[Node, int]:
+def _joined(x: Node, y: Node) -> tuple[Node, int]:
     """Both arrays, flat, one after the other, and the size of the first."""
-    first, second = (_flat(node) for node in common_dtype((x, y)))
+    first, second = _flat(x), _flat(y)
     return OPS["concatenate"](first, second, axis=0), first.type.size
 
 

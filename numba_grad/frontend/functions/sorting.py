@@ -11,9 +11,9 @@ from numba_grad.frontend.functions.indexing import taken_along
 from numba_grad.frontend.functions.shapes import part
 from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
+    as_arrays,
     as_node,
     canonical_dtype,
-    common_dtype,
     constant_beside,
     known_value,
     scalar_leaf,
@@ -312,7 +312,7 @@ def isin(
     nan is never in. Of integers by a table, where the test elements are known and not far apart;
     else by sorting and binary search. `assume_unique` and `kind` change nothing.
     """
-    x, known = common_dtype((element, test_elements))
+    x, known = as_arrays((element, test_elements))
     count = known.type.size
     if count == 0:
         return wrap(full(invert, x.shape, np.dtype(bool), x.type.device))

@@ -354,6 +354,12 @@ def common_dtype(values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
     )
 
 
+def as_arrays(values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
+    """`values` as nodes of one dtype, for functions that make arrays of all that they take: there a
+    Python number is float64, int64, ... as in `np.asarray(2.0)`."""
+    return common_dtype(tuple([as_node(x) for x in values]))
+
+
 def scalar_leaf(value: Any, dtype: np.dtype, ufunc: np.ufunc | None = None) -> Node:
     """A 0-d leaf, shared by equal scalars (type, dtype and bits) that are operands of one function:
     a loop that uses 0.5 makes one.

@@ -312,7 +312,7 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
 
     def retain_grad(self) -> None:
         """Have backward passes set `grad` here, though this is not a leaf."""
-        views.retain_grad(self)
+        state.retain_grad(self)
 
     @property
     def retains_grad(self) -> bool:

@@ -29,7 +29,7 @@ from numba_grad.frontend.inputs.arrays import (
 from numba_grad.frontend.tensors.associative_folds import Join, folded_segments, folded_up_to_each
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.placement import goes_along
-from numba_grad.graph.types import as_dtype, normalize_axis, reduced_axes
+from numba_grad.graph.types import as_dtype, normalize_axes, reduced_axes
 from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes, placed, reshape
 from numba_grad.ops.index_expressions import add_at_index, assign_index, fit, take_index
 from numba_grad.ops.indexing import scatter_add
@@ -223,18 +223,28 @@ def accumulate_of(ufunc: np.ufunc, function: Function) -> Function | None:
         return None
     scan = _scans.get(ufunc) or _scan(ufunc, _join(function))
 
-    def accumulate(x: ArrayLike, axis: int = 0, dtype: object = None) -> Any:
+    def accumulate(x: ArrayLike, axis: Axis = 0, dtype: object = None) -> Any:
         """Elements up to each one along `axis` joined by the ufunc."""
         node = as_node(x) if dtype is None else cast(as_node(x), as_dtype(dtype))
         if not node.shape:
             problem = "cannot accumulate a single number"
             raise TypeError(explain(f"{ufunc.__name__}.accumulate", problem, got={"x": node.type}))
-        number = normalize_axis(f"{ufunc.__name__}.accumulate", axis, len(node.shape))
+        number = _one_axis(f"{ufunc.__name__}.accumulate", axis, node)
         # Sums and products promote integers, unless told not to.
         promoted = (dtype,) if ufunc in (np.add, np.multiply) else ()
         return scan(node, number, *promoted)
 
     return accumulate
+
+
+def _one_axis(operation: str, axis: Axis, x: Node) -> int:
+    """The number of the axis: as in NumPy also None and a tuple may say which, if it is one."""
+    axes = normalize_axes(operation, axis, len(x.shape))
+    if len(axes) != 1:
+        raise ValueError(
+            explain(operation, "takes one axis", got={"x": x.type, "axis": axis}, fix="axis=0")
+        )
+    return axes[0]
 
 
 def _scan(ufunc: np.ufunc, join: Join) -> Function:
@@ -269,7 +279,7 @@ def reduceat_of(ufunc: np.ufunc, function: Function) -> Function | None:
         return None
     name = f"{ufunc.__name__}.reduceat"
 
-    def reduceat(x: ArrayLike, indices: ArrayLike, axis: int = 0, dtype: object = None) -> Any:
+    def reduceat(x: ArrayLike, indices: ArrayLike, axis: Axis = 0, dtype: object = None) -> Any:
         """Elements along `axis` from each index to before the next one, joined by the ufunc; the
         one at the index, where the next one is not larger; to the end, from the last index.
 
@@ -281,7 +291,7 @@ def reduceat_of(ufunc: np.ufunc, function: Function) -> Function | None:
         elif ufunc in (np.add, np.multiply):
             node = cast(node, ufunc.reduce(np.empty(0, node.dtype)).dtype)
         node = _as_joined(ufunc, node)
-        number = normalize_axis(name, axis, len(node.shape))
+        number = _one_axis(name, axis, node)
         lines = OPS["transpose"](node, axes=_to_front(number, len(node.shape)))
         starts = _starts(name, value_of(as_node(indices), name), lines.shape[0])
         lengths = np.diff(starts, append=lines.shape[0])

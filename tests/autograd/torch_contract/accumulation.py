@@ -76,3 +76,14 @@ def accumulating_with_create_graph(lib):
     g = x.grad
     (x * x).sum().backward(create_graph=True)
     return g, x.grad, x.grad.requires_grad, lib.autograd.grad(x.grad.sum(), x)
+
+
+@scenario
+def who_holds_a_retained_gradient_sees_no_later_pass(lib):
+    x = variable(lib)
+    y = x * x
+    y.retain_grad()
+    y.sum().backward(retain_graph=True)
+    first, of_leaf = y.grad, x.grad
+    y.sum().backward()
+    return first, of_leaf, y.grad, x.grad

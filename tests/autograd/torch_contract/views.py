@@ -190,3 +190,141 @@ def leaves_made_of_views(lib):
         x *= 2
     (row * row).sum().backward()
     return x, row, row.is_leaf, row.grad
+
+
+VIEWS = {
+    "slice": lambda y: y[:, 1:],
+    "transpose": lambda y: y.T[1:],
+    "view of a view": lambda y: y[1:].reshape(3)[:2],
+    "all": lambda y: y[:],
+}
+
+
+def written_through(lib, name):
+    """An array with history, the view of it that was written to, another one, and their sum."""
+    x = matrix(lib)
+    y = x * 2
+    view, other = VIEWS[name](y), y[0, :1]
+    before = (y * 11).sum() + (other * 13).sum()
+    view *= 3
+    view[0] += (x * x).sum()
+    total = (y * weights(lib)).sum() + (view * view).sum() + (other * 7).sum() + before
+    return x, y, view, other, total
+
+
+@scenario
+def an_array_has_the_gradient_that_comes_through_its_views(lib):
+    results = []
+    for name in VIEWS:
+        x, y, view, other, total = written_through(lib, name)
+        found = lib.autograd.grad(total, [y, view, other, x])
+        x, y, view, other, total = written_through(lib, name)
+        edge = lib.autograd.graph.get_gradient_edge(y)
+        results += [*found, *lib.autograd.grad(total, [edge])]
+    return results
+
+
+@scenario
+def gradients_of_views_and_arrays_that_nobody_reads(lib):
+    results = []
+    for name in VIEWS:
+        for read in ("array", "view", "other"):
+            _, y, view, other, _ = written_through(lib, name)
+            total = ({"array": y, "view": view, "other": other}[read] * 5).sum()
+            results += lib.autograd.grad(total, [y, view, other], allow_unused=True)
+    return results
+
+
+@scenario
+def an_array_as_an_input_of_backward_after_a_write_to_its_view(lib):
+    results = []
+    for name in VIEWS:
+        x, y, _, _, total = written_through(lib, name)
+        total.backward(inputs=[y])
+        results += [x.grad, y.grad]
+    return results
+
+
+@scenario
+def hooks_of_an_array_whose_view_was_written_to(lib):
+    x = matrix(lib)
+    y = x * 2
+    view, other, seen = y[:, 1:], y[0, :1], []
+    y.register_hook(lambda g: seen.append(g))  # of the old value
+    view *= 3
+    view += 1
+    y.register_hook(lambda g: seen.append(g))  # of a view that was written to, torch 2.13 crashes
+    ((view * view).sum() + (other * 7).sum() + (y * weights(lib)).sum()).backward()
+    return x.grad, *seen
+
+
+@scenario
+def views_that_are_apart_are_read_after_a_write_to_the_array(lib):
+    x = matrix(lib)
+    y = x * 2
+    row, other = y[0], y[1, :2]
+    y[0, 1:] = 4.0
+    total = (row * row).sum() + (other * other).sum()
+    return lib.autograd.grad(total, [y, row, other, x])
+
+
+@scenario
+def a_view_whose_array_is_gone_has_what_comes_through_itself(lib):
+    x = matrix(lib)
+    y = x * 2
+    row, column = y[0], y[:, 2]
+    del y
+    row *= 3
+    total = (row * 5).sum() + (column * column).sum()
+    return lib.autograd.grad(total, [row, column, x])
+
+
+@scenario
+def what_is_written_outside_of_recording_leaves_a_tensor_what_it_is_to_gradients(lib):
+    results = []
+    for writes in (1, 2):
+        for through in (lambda y: y, lambda y: y[:, 1:], lambda y: y.T[0]):
+            x = matrix(lib)
+            y, seen = x * 2, []
+            y.retain_grad()
+            y.register_hook(lambda g, seen=seen: seen.append(g))
+            before, edge = (y * 11).sum(), lib.autograd.graph.get_gradient_edge(y)
+            with lib.no_grad():
+                for _ in range(writes):
+                    view = through(y)
+                    view *= 3
+            y.register_hook(lambda g, seen=seen: seen.append(g * 2))
+            total = (y * y).sum() + before
+            results += lib.autograd.grad(total, [y, x], retain_graph=True)
+            results += lib.autograd.grad(total, [edge], retain_graph=True)
+            total.backward(inputs=[y], retain_graph=True)
+            total.backward()
+            results += [y, y.grad, x.grad, y.retains_grad, *seen]
+    return results
+
+
+@scenario
+def a_root_that_was_written_outside_of_recording(lib):
+    x = matrix(lib)
+    y, seen = x * 2, []
+    y.retain_grad()
+    y.register_hook(lambda g: seen.append(g) or g * 2)
+    with lib.no_grad():
+        y *= 3
+    y.backward(weights(lib), retain_graph=True)
+    y.backward(weights(lib))
+    y *= 2
+    y.detach_()
+    return y, y.is_leaf, x.grad, *seen
+
+
+@scenario
+def views_of_an_array_that_is_gone_keep_their_history_outside_of_recording(lib):
+    x = matrix(lib)
+    y = x * 2
+    row, column = y[0], y[:, 2]
+    del y
+    with lib.no_grad():
+        row *= 3
+    total = (row * row).sum() + (column * column).sum()
+    return row, column, *lib.autograd.grad(total, [row, column, x])
