@@ -288,6 +288,35 @@ def test_where_a_step_finds_its_values_in_a_block_makes_no_other_kernel():
     assert max(alike.values()) <= 2
 
 
+def by_slice(image, i, j):
+    return image[i : i + 28, j : j + 28]
+
+
+def by_roll(image, i, j):
+    return np.roll(image, (2 - i, 2 - j), axis=(0, 1))
+
+
+def of_padded(image, i, j):
+    return np.pad(image, 2)[i : i + 32, j : j + 32]
+
+
+@pytest.mark.parametrize("window", [by_slice, by_roll, of_padded])
+def test_what_products_in_many_windows_share_is_computed_once(window):
+    """The cotangent of the filtered image was computed anew for each of 25 windows."""
+
+    def filtered(image, weights):
+        total = 0.0
+        for i in range(5):
+            for j in range(5):
+                total = total + weights[i, j] * window(image, i, j)
+        return np.sum(np.maximum(total, 0.0) ** 2)
+
+    rng = np.random.default_rng(0)
+    image, weights = rng.normal(size=(32, 32)), rng.normal(size=(5, 5))
+    sources = sources_by_jit(gradient(filtered), [image, weights])
+    assert sum(source.count("maximum(") for source in sources) <= 2
+
+
 def around(u):
     return np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, 1, 1) + np.roll(u, -1, 1)
 
