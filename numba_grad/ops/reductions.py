@@ -161,7 +161,8 @@ def _of_integers(ufunc: np.ufunc, identity: int, combine: str) -> Op:
     def reference(x: np.ndarray, axes: Axes) -> np.ndarray:
         start = np.array(identity).astype(x.dtype)
         for axis in reversed(axes):  # NumPy takes several only of some
-            x = ufunc.reduce(x, axis=axis, initial=start)
+            # Of one element the result is that element, not the absolute value of it, for gcd.
+            x = x.take(0, axis) if x.shape[axis] == 1 else ufunc.reduce(x, axis, initial=start)
         return np.asarray(x)
 
     return reduction(

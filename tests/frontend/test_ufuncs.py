@@ -1,6 +1,7 @@
 """NumPy's ufuncs on tensors: all are known, with their arguments and methods; and those of single
 numbers, bit for bit."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -118,6 +119,20 @@ def test_divisors_and_bits(dtype):
         y = x if ufunc is np.gcd else x[:5]
         same_bits(ufunc(ng.tensor(y)[:, None], y), ufunc(y[:, None], y))
     same_bits(np.bitwise_count(ng.tensor(x)), np.bitwise_count(x))
+
+
+@pytest.mark.parametrize(
+    "ufunc", [np.gcd, np.lcm, np.hypot, np.bitwise_xor], ids=lambda u: u.__name__
+)
+def test_one_number_is_joined_with_the_identity_if_there_is_one(ufunc):
+    """Of -3 the greatest common divisor is 3, the least common multiple -3, as in NumPy."""
+    for x in (np.array([-3]), np.array([[-3], [5]]), np.array([[-3, 4]])):
+        for axis in (0, -1, ()):
+            expected = ufunc.reduce(x, axis=axis)
+            reduced = functools.partial(ufunc.reduce, axis=axis)
+            for found in (reduced(ng.tensor(x)), ng.jit(reduced)(ng.tensor(x))):
+                assert found.dtype == expected.dtype
+                np.testing.assert_allclose(found.numpy(), expected, rtol=1e-15)
 
 
 @pytest.mark.parametrize("name", ["isposinf", "isneginf", "isreal", "iscomplex", "fix"])

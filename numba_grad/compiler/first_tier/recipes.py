@@ -278,8 +278,7 @@ class Recipes:
         moved = permuted(view, (*kept, *sorted(axes)))
         if node.op.name in ARG_REDUCTIONS:
             return self.position(node, moved, dtype)
-        is_alone = node.op.name != "gcd_reduce" and all(view.shape[axis] == 1 for axis in axes)
-        if node.dtype == dtype and is_alone:
+        if node.dtype == dtype and all(view.shape[axis] == 1 for axis in axes):
             return permuted(view, tuple(kept))  # such as -0.0, which is no sum of 0.0 and itself
         return self.reduced(node, parsed("{x0}"), [(moved, dtype)], len(kept))
 

@@ -177,15 +177,14 @@ def _reduction(ufunc: np.ufunc, join: Join) -> Function:
             result = broadcast_to(_neutral(ufunc, node) if start is None else start, shape)
         else:
             shape = tuple([n for k, n in enumerate(node.shape) if k not in axes])
-            # The least common multiple of one number is that, not its absolute value, as in NumPy.
-            is_one = ufunc.identity is None and node.type.size == math.prod(shape)
-            if is_one:
+            if node.type.size == math.prod(shape):
+                # As NumPy, which joins one number with the identity: gcd and hypot of it are its
+                # absolute value. A least common multiple, which has no identity, is the number.
                 result = reshape(node, shape)
-            elif axes:
-                result = reduced(node, axes)
+                if ufunc.identity is not None:
+                    result = join(result, _neutral(ufunc, node))
             else:
-                # As NumPy, which joins each with the identity: absolute values, for gcd and hypot.
-                result = join(node, _neutral(ufunc, node))
+                result = reduced(node, axes)
             result = result if start is None else join(result, start)
         return wrap(kept(result, node, axes) if keepdims else result)
 
