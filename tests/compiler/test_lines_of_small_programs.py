@@ -254,4 +254,4 @@ def test_small_arrays_become_loops_where_they_are_many() -> None:
     """The gradients of a network of four cells had 5,766 lines, 488 of them in one kernel."""
     lengths = lengths_of(stacked_gates(4), "gradients")
     assert max(lengths) <= 250
-    assert sum(lengths) <= 1_500
+    assert sum(lengths) <= 1_700
