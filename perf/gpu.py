@@ -267,6 +267,37 @@ def conditional_trips(count: int) -> Workload:
     )
 
 
+def relaxation(side: int, sweeps: int) -> Workload:
+    """Sweeps until nothing changes any more, or so many."""
+
+    def function(library: Library) -> Callable[..., Any]:
+        np = library.np
+
+        def condition(carried: Any) -> Any:
+            count, _, change = carried
+            return (count < float(sweeps)) & (change > 1e-30)
+
+        def body(carried: Any) -> Any:
+            count, u, _ = carried
+            wide = library.pad(library.pad(u, 0), 1)
+            mean = 0.25 * (wide[2:, 1:-1] + wide[:-2, 1:-1] + wide[1:-1, 2:] + wide[1:-1, :-2])
+            return count + 1.0, mean, np.max(np.abs(mean - u))
+
+        def relaxed(u: Any) -> Any:
+            zero = u[0, 0] * 0.0
+            return library.while_loop(condition, body, (zero, u, zero + 1.0))[1]
+
+        return relaxed
+
+    return Workload(
+        f"while_loop, relaxation of {side} x {side}, {sweeps} sweeps",
+        lambda: [np.random.default_rng(0).uniform(size=(side, side))],
+        function,
+        0,
+        peers=("numba_grad", "jax"),
+    )
+
+
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     "scaled": lambda: scaled(4 * 10**8),
     "options64": lambda: options(10**8, "float64"),
@@ -283,6 +314,7 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "small_kernels": lambda: small_kernels(200),
     "counted_trips": lambda: counted_trips(1000),
     "conditional_trips": lambda: conditional_trips(1000),
+    "relaxation": lambda: relaxation(512, 2000),
 }
 FIRST_CALL = "first_call"  # of a process: no program for others, and nothing to predict
 

@@ -87,6 +87,7 @@ class Work:
     kind: str
     do: Callable[[], None]
     after: tuple["Work", ...] = ()
+    body: "HostGraph | None" = None  # of a conditional node
 
 
 @dataclass(eq=False)
@@ -94,10 +95,19 @@ class HostGraph:
     nodes: list[Work] = field(default_factory=list)
     origin: "HostStream | None" = None
     joined: "list[HostStream]" = field(default_factory=list)
+    outermost: "HostGraph | None" = None  # of the body of a conditional node: the graph it is in
+    conditions: set[int] = field(default_factory=set)
 
-    def form(self) -> list[tuple[str, list[int]]]:
+    def form(self) -> list[tuple[str, list[int], list]]:
         number = {id(node): k for k, node in enumerate(self.nodes)}
-        return [(node.kind, [number[id(before)] for before in node.after]) for node in self.nodes]
+        return [
+            (
+                node.kind,
+                [number[id(before)] for before in node.after],
+                [] if node.body is None else node.body.form(),
+            )
+            for node in self.nodes
+        ]
 
 
 @dataclass(eq=False)
@@ -163,6 +173,8 @@ class HostDriver(Driver):
         self._peak = [0] * devices
         self._pooled: list[list[int]] = [[] for _ in range(devices)]  # sizes
         self._pinned: list[np.ndarray] = []
+        self._conditions: dict[int, int] = {}
+        self._running: list[HostGraph] = []
         self._failure: str | None = None  # error of the next kernel
         self._error: str | None = None  # what every call returns, since a kernel failed
 
@@ -703,7 +715,44 @@ class HostDriver(Driver):
                 raise Misuse("end_capture: what other streams captured was not joined")
             for joined in (host_stream, *graph.joined):
                 joined.graph, joined.last = None, ()
-            return self._register(graph)
+            return self._register(graph.outermost or graph)
+
+    def new_condition(self, stream: int) -> int:
+        self._call("new_condition")
+        graph = self._stream(stream, "new_condition").graph
+        if graph is None:
+            raise Misuse("new_condition: no graph is captured")
+        condition = next(self._next_handle)
+        (graph.outermost or graph).conditions.add(condition)
+        return condition
+
+    def set_condition(self, condition: int, value: int) -> None:
+        """What kernels call."""
+        if not any(condition in graph.conditions for graph in self._running):
+            raise Misuse(f"{condition:#x} is no condition of a graph that runs")
+        self._conditions[condition] = value
+
+    def begin_body(self, stream: int, condition: int, *, is_loop: bool) -> None:
+        self._call("begin_body")
+        with self._lock:
+            host_stream = self._stream(stream, "begin_body")
+            graph = host_stream.graph
+            if graph is None or graph.origin is not host_stream or graph.joined:
+                raise Misuse("begin_body: not on the stream on which a capture began")
+            outermost = graph.outermost or graph
+            if condition not in outermost.conditions:
+                raise Misuse("begin_body: a condition of another graph")
+            body = HostGraph(origin=host_stream, outermost=outermost)
+
+            def run() -> None:
+                while self._error is None and self._conditions[condition]:
+                    self._replay(body)
+                    if not is_loop:
+                        break
+
+            kind = "while" if is_loop else "if"
+            self._give(host_stream, Work(kind, run, body=body))
+            host_stream.graph, host_stream.last = body, ()
 
     def is_capturing(self, stream: int) -> bool:
         return self._stream(stream, "is_capturing").graph is not None
@@ -726,7 +775,16 @@ class HostDriver(Driver):
             graph = self._get(executable, HostExecutable).graph
             host_stream = self._stream(stream, "launch_graph")
             self._refuse_capturing(host_stream, "launch_graph")
-            self._give(host_stream, Work("launch_graph", lambda: self._replay(graph)))
+            self._give(host_stream, Work("launch_graph", lambda: self._run_graph(graph)))
+
+    def _run_graph(self, graph: HostGraph) -> None:
+        for condition in graph.conditions:
+            self._conditions.pop(condition, None)  # nobody knows what it is
+        self._running.append(graph)
+        try:
+            self._replay(graph)
+        finally:
+            self._running.pop()
 
     def _replay(self, graph: HostGraph) -> None:
         done = set[int]()

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.special
 
 from numba_grad.dtypes import bfloat16_class
+from numba_grad.runtime.cuda.driver import current_driver
 
 COMPLEX: tuple[type, ...] = (complex, np.complexfloating)
 INTEGER: tuple[type, ...] = (int, np.integer)
@@ -65,6 +66,12 @@ def _compare_and_swap(pointer: Any, expected: int, desired: int) -> Any:
     if old == expected:
         pointer[0] = desired
     return old
+
+
+def _set_conditional(condition: Any, value: Any) -> None:
+    """Of a graph that the emulated driver replays."""
+    driver: Any = current_driver()
+    driver.set_condition(int(condition), int(value))
 
 
 def _complex(real: Any, imaginary: Any = 0) -> Any:
@@ -231,4 +238,5 @@ NAMES: dict[str, Any] = {
     "range": range,
     "compare_and_swap": _compare_and_swap,
     "atomic_add": lambda pointer, index, value: pointer.add(index, value),
+    "set_conditional": _set_conditional,
 }

@@ -26,13 +26,21 @@ def _a_gpu() -> None:
         pytest.skip("needs an NVIDIA GPU")
 
 
-def check(function: Callable[..., Any], *arrays: Any, has_gradients: bool = True) -> None:
-    """Values, and gradients of the sum of their squares."""
+def check(
+    function: Callable[..., Any], *arrays: Any, has_gradients: bool = True, wider: bool = False
+) -> None:
+    """Values, and gradients of the sum of their squares. `wider`: float32 against float64, where
+    the CPU, which adds one after the other, is the less accurate one."""
     given = [np.asarray(a) for a in arrays]
 
     def run(device: str) -> list[np.ndarray]:
+        is_wide = wider and device == "cpu"
         tensors = [
-            ng.tensor(a, device=device, requires_grad=has_gradients and a.dtype.kind in "fc")
+            ng.tensor(
+                a.astype("f8") if is_wide and a.dtype == "f4" else a,
+                device=device,
+                requires_grad=has_gradients and a.dtype.kind in "fc",
+            )
             for a in given
         ]
         results = function(*tensors)
@@ -44,7 +52,8 @@ def check(function: Callable[..., Any], *arrays: Any, has_gradients: bool = True
         return [x.detach().cpu().numpy() for x in (*results, *found)]
 
     for value, expected in zip(run("cuda"), run("cpu"), strict=True):
-        assert (value.shape, value.dtype) == (expected.shape, expected.dtype)
+        assert value.shape == expected.shape
+        assert value.dtype == expected.dtype or (wider and value.dtype == "f4")
         if value.dtype.char not in TOLERANCES:
             np.testing.assert_array_equal(value, expected)
             continue
@@ -118,7 +127,7 @@ def test_scans_and_reductions(shape):
         x = random(dtype, *shape)
         for axis in (None, 0, -1):
             check(lambda x, axis=axis: (ng.sum(x, axis), ng.mean(x, axis)), x)
-            check(lambda x, axis=axis: ng.cumsum(x, axis) / 1000, x)
+            check(lambda x, axis=axis: ng.cumsum(x, axis) / 1000, x, wider=True)
             if dtype != "c16":
                 check(lambda x, axis=axis: (ng.max(x, axis), ng.min(x, axis)), x)
                 check(lambda x, axis=axis: (ng.var(x, axis), ng.argmax(x, axis)), x)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.runtime.cuda import stretches
+from numba_grad.runtime.cuda import device_loops, stretches
 from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.streams import Stream
 from numba_grad.runtime.cuda.stretches import Stretches
@@ -69,6 +69,12 @@ def growing(x, count):
     return ng.while_loop(lambda carried: carried[0] < count, body, (1, 0.0))[1]
 
 
+@pytest.fixture
+def seen(monkeypatch):
+    """The host sees each trip."""
+    monkeypatch.setattr(device_loops, "_FEWEST_SEEN", 1 << 62)
+
+
 # Values
 
 
@@ -90,6 +96,7 @@ def test_an_error_in_a_graph_ends_a_loop_without_end(gpu):
     assert ng.sum(x).item() == 780
 
 
+@pytest.mark.usefixtures("seen")
 def test_trips_become_graphs(emulated):
     f = ng.jit(descent)
     x, count = ng.tensor(XS, device="cuda:0"), ng.tensor(40.0, device="cuda:0")
@@ -196,6 +203,7 @@ def test_threads(emulated):
 
 
 @pytest.mark.thorough(but="late")
+@pytest.mark.usefixtures("seen")
 def test_a_kernel_that_fails_in_a_graph(emulated):
     f = ng.jit(descent)
     x, count = ng.tensor(XS, device="cuda:0"), ng.tensor(30.0, device="cuda:0")
@@ -219,6 +227,7 @@ def test_a_kernel_that_fails_in_a_graph(emulated):
 
 
 @pytest.mark.thorough(but="late")
+@pytest.mark.usefixtures("seen")
 def test_what_interrupts_a_walk_leaves_nothing(emulated):
     f = ng.jit(descent)
     x, count = ng.tensor(XS, device="cuda:0"), ng.tensor(30.0, device="cuda:0")

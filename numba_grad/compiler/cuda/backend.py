@@ -1,5 +1,6 @@
 """CUDA devices as what `compiler/backends.py` asks of a kind of device. Importing registers it."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 
 from numba_grad.compiler import backends
 from numba_grad.compiler.compiled_program import CompiledProgram, Destination
-from numba_grad.compiler.cuda.build import SOURCE_ARCHITECTURE
+from numba_grad.compiler.cuda import build
 from numba_grad.compiler.cuda.library_kernels import Options
 from numba_grad.compiler.cuda.target import cuda_destination
 from numba_grad.config import config
@@ -16,6 +17,7 @@ from numba_grad.graph import streams
 from numba_grad.locks import new_lock
 from numba_grad.runtime.cuda import arrays, checks
 from numba_grad.runtime.cuda.arrays import DeviceArray
+from numba_grad.runtime.cuda.device_loops import DECISION_SOURCE
 from numba_grad.runtime.cuda.devices import cuda_index
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.engine import Program
@@ -30,7 +32,7 @@ class _Cuda:
         architecture = current_driver().architecture(cuda_index(device))
         options = Options(
             # Those of the host know nothing of a driver in host memory.
-            libraries=architecture != SOURCE_ARCHITECTURE,
+            libraries=architecture != build.SOURCE_ARCHITECTURE,
             tf32=config.tf32,
             deterministic=config.deterministic,
         )
@@ -46,7 +48,9 @@ class _Cuda:
                     plan.program = {}
                 found = plan.program.get((driver, index))
                 if found is None:
-                    found = plan.program[driver, index] = Program(plan, index)
+                    architecture = driver.architecture(index)
+                    decision = functools.partial(build.build, DECISION_SOURCE, architecture)
+                    found = plan.program[driver, index] = Program(plan, index, decision)
         return found
 
     def runner(self, program: CompiledProgram, device: str) -> backends.Run:

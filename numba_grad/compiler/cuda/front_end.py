@@ -34,6 +34,8 @@ SCALARS = (
     *("float16", "float32", "float64", "complex64", "complex128"),
 )
 VARIABLE = "NUMBA_GRAD_CUDA_COMPILER"
+# Of CUDA's device runtime: `void(uint64 handle, uint32 value)`. NVIDIA's linker knows it.
+SET_CONDITIONAL = "cudaGraphSetConditional"
 
 Namespace = dict[str, Any]
 
@@ -140,6 +142,7 @@ def _numba_toolchain(
         "libdevice": libdevice,
         "compare_and_swap": _numba_compare_and_swap(types, extending.intrinsic),
         "atomic_add": _numba_atomic_add(types, extending.intrinsic),
+        "set_conditional": _numba_set_conditional(types, extending.intrinsic),
         **{name: getattr(types, name) for name in SCALARS},
         "bfloat16": bfloat16,
     }
@@ -229,6 +232,24 @@ def _numba_atomic_add(types: Any, intrinsic: Any) -> Any:
     return atomic_add
 
 
+def _numba_set_conditional(types: Any, intrinsic: Any) -> Any:
+    """Sets the condition of a node of a graph, by its handle."""
+
+    @intrinsic
+    def set_conditional(typing_context, handle, value):
+        def lower(context, builder, signature, arguments):
+            words = [context.get_value_type(kind) for kind in signature.args]
+            ir = importlib.import_module("llvmlite.ir")
+            kind = ir.FunctionType(ir.VoidType(), words)
+            found = builder.module.globals.get(SET_CONDITIONAL)
+            builder.call(found or ir.Function(builder.module, kind, SET_CONDITIONAL), arguments)
+            return context.get_dummy_value()
+
+        return types.void(types.uint64, types.uint32), lower
+
+    return set_conditional
+
+
 # numba-cuda-mlir, the successor of numba-cuda. Needs no Numba.
 
 
@@ -251,6 +272,7 @@ def _load_mlir() -> Toolchain:
         "libdevice": cuda.libdevice,
         "compare_and_swap": cuda.jit(device=True)(compare_and_swap),
         "atomic_add": cuda.jit(device=True)(atomic_add),
+        "set_conditional": cuda.declare_device(SET_CONDITIONAL, "void(uint64, uint32)", abi="c"),
         **{name: getattr(types, name) for name in SCALARS},
     }
 

@@ -48,6 +48,8 @@ class CudaDriver(Driver):
         self._pools: dict[int, Any] = {}
         self._properties: dict[int, DeviceProperties] = {}
         self._launch = _LaunchWords()
+        # Of captures that have come to a body: the graphs that they began with.
+        self._outermost: dict[int, int] = {}
         self._count = int(self._value(library.cuDeviceGetCount(), "cuDeviceGetCount"))
 
     # Results of `cuda.bindings` are tuples: the error, and what the call returns.
@@ -360,7 +362,48 @@ class CudaDriver(Driver):
         self._check(self._library.cuStreamBeginCapture(stream, mode), "cuStreamBeginCapture")
 
     def end_capture(self, stream: int) -> int:
-        return int(self._value(self._library.cuStreamEndCapture(stream), "cuStreamEndCapture"))
+        graph = int(self._value(self._library.cuStreamEndCapture(stream), "cuStreamEndCapture"))
+        return self._outermost.pop(stream, graph)
+
+    def new_condition(self, stream: int) -> int:
+        _, graph, *_ = self._capture_info(stream)
+        # Without a default: a kernel sets it before it is asked for.
+        result = self._library.cuGraphConditionalHandleCreate(graph, self._context(), 0, 0)
+        return int(self._value(result, "cuGraphConditionalHandleCreate"))
+
+    def begin_body(self, stream: int, condition: int, *, is_loop: bool) -> None:
+        library = self._library
+        kinds = library.CUgraphConditionalNodeType
+        wanted = library.CUgraphNodeParams()
+        wanted.type = library.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
+        wanted.conditional.handle = condition
+        wanted.conditional.type = (
+            kinds.CU_GRAPH_COND_TYPE_WHILE if is_loop else kinds.CU_GRAPH_COND_TYPE_IF
+        )
+        wanted.conditional.size = 1
+        wanted.conditional.ctx = self._context()
+        _, graph, nodes, edges, count = self._capture_info(stream)
+        result = library.cuGraphAddNode(graph, nodes, edges, count, wanted)
+        node = self._value(result, "cuGraphAddNode")
+        flags = library.CUstreamUpdateCaptureDependencies_flags
+        result = library.cuStreamUpdateCaptureDependencies(
+            stream, [node], None, 1, int(flags.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+        )
+        self._check(result, "cuStreamUpdateCaptureDependencies")
+        (body,) = wanted.conditional.phGraph_out
+        self._outermost[stream] = self.end_capture(stream)
+        mode = library.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        result = library.cuStreamBeginCaptureToGraph(stream, body, None, None, 0, mode)
+        self._check(result, "cuStreamBeginCaptureToGraph")
+
+    def _capture_info(self, stream: int) -> tuple[Any, ...]:
+        """Number and graph of a capture; the nodes that come next after, with edges, how many."""
+        error, _, *found = self._library.cuStreamGetCaptureInfo(stream)
+        self._check((error,), "cuStreamGetCaptureInfo")
+        return tuple(found)
+
+    def _context(self) -> Any:
+        return self._value(self._library.cuCtxGetCurrent(), "cuCtxGetCurrent")
 
     def instantiate(self, graph: int) -> int:
         return int(self._value(self._library.cuGraphInstantiate(graph, 0), "cuGraphInstantiate"))

@@ -24,6 +24,7 @@ from numba_grad.locks import new_lock
 from numba_grad.runtime.cuda import checks, graphs
 from numba_grad.runtime.cuda.arrays import STAGED_BYTES, DeviceArray, empty
 from numba_grad.runtime.cuda.branches import MOST_STEPS, Turn, turns
+from numba_grad.runtime.cuda.device_loops import DeviceLoops
 from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.driver import current_driver, running_driver
 from numba_grad.runtime.cuda.interface import Driver
@@ -78,9 +79,15 @@ class HostCall(Protocol):
 class Program:
     """A plan made ready to run on one GPU. Any number of threads may run it at once."""
 
-    def __init__(self, plan: Plan, device: int) -> None:
+    def __init__(
+        self, plan: Plan, device: int, decision: Callable[[], DeviceCode] | None = None
+    ) -> None:
+        """`decision` gives the kernel of `DECISION_SOURCE`, when it is needed. Without it the host
+        sees each trip of a `while`."""
         self.plan = plan
         self.device = device
+        self._decision = decision
+        self.can_decide = decision is not None
         self.driver: Driver = current_driver()
         with active(device):
             self.kernels = [
@@ -144,6 +151,11 @@ class Program:
             return
         extents = (blocks, 1, 1), (threads, 1, 1)
         self.driver.launch(function, *extents, 0, stream.handle, address, 8 * count)
+
+    def decision(self) -> int:
+        """The kernel of `DECISION_SOURCE`."""
+        assert self._decision is not None
+        return loaded_function(self.driver, self.device, self._decision())
 
     def profile(self, *inputs: Any, repeats: int = 1) -> np.ndarray:
         """Mean seconds of each step over `repeats` runs, by events, after one that is not counted.
@@ -209,6 +221,7 @@ class Activation:
         self.host_values: Allocation | None = None  # where inputs from the host go
         self.block = b""  # what they are
         self.stretches: Stretches | None = None  # of walks
+        self.device_loops: DeviceLoops | None = None
         self.number = np.zeros(1, np.int64)  # that rows write to the device
         self.pinned: ctypes.c_int64 | None = None  # where those go that rows read from it
         self.record: Allocation | None = None  # of errors that kernels find
@@ -223,9 +236,9 @@ class Activation:
             give_back_pinned_number(self.program.driver, self.program.device, pinned)
         # Without these if making this was interrupted.
         executables = list(getattr(self, "graphs", {}).values())
-        stretches = getattr(self, "stretches", None)
-        if stretches is not None:
-            executables += stretches.executables()
+        for each in (getattr(self, "stretches", None), getattr(self, "device_loops", None)):
+            if each is not None:
+                executables += each.executables()
         if not executables:
             return
         driver = self.program.driver
@@ -328,8 +341,17 @@ class Activation:
                     self.words,
                     program.launch,
                 )
+                if program.can_decide:
+                    self.device_loops = DeviceLoops(
+                        program.driver,
+                        stream,
+                        program.starts,
+                        program.can_be_repeated,
+                        program.launch,
+                        program.decision,
+                    )
             self.stretches.begin()
-            self._walk(stream, self.stretches.add, self.stretches.end)
+            self._walk(stream, self.stretches.add, self.stretches.end, self.device_loops)
 
     # Rows that decide which step comes next
 
@@ -338,8 +360,9 @@ class Activation:
         stream: Stream,
         launch: Callable[[int, int], None],
         finish: Callable[[], None] = lambda: None,
+        loops: DeviceLoops | None = None,
     ) -> None:
-        """`finish` launches what `launch` may have put off."""
+        """`finish` launches what `launch` may have put off; `loops` has the device go on."""
         program = self.program
 
         def read(address: int, nbytes: int) -> int:
@@ -372,7 +395,12 @@ class Activation:
             if bars is not None:
                 bars.show(self.words, step)
 
-        walk = Walk(program.steps, program.ends, self.words, launch, read, write, look)
+        def go_on(step: int) -> bool | None:
+            if loops is None:
+                return None
+            return loops.go_on(walk, step, finish, lambda address: self._read(stream, address, 8))
+
+        walk = Walk(program.steps, program.ends, self.words, launch, read, write, look, go_on)
         is_finished = False
         try:
             walk.run()

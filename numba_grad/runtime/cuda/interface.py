@@ -281,6 +281,16 @@ class Driver:
     def end_capture(self, stream: int) -> int:
         raise NotImplementedError
 
+    def new_condition(self, stream: int) -> int:
+        """A number of the graph that is captured on the stream, which its kernels may set."""
+        raise NotImplementedError
+
+    def begin_body(self, stream: int, condition: int, *, is_loop: bool) -> None:
+        """What is captured from here on is done if the condition is not 0 then; in a loop again and
+        again, until it is. Nothing comes after it: `end_capture` ends all of it, and returns the
+        graph that was begun first."""
+        raise NotImplementedError
+
     def instantiate(self, graph: int) -> int:
         raise NotImplementedError
 

@@ -5,9 +5,10 @@ what schedules decide; a condition that kernels compute is read from the device,
 them. Where nothing depends on values, the walk can be captured: the graph repeats the loop.
 """
 
+import copy
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -66,6 +67,15 @@ _COUNTER, _TRIPS, _TRIPS_ADDRESS = map(
 )
 _LENGTH = int(LoopWord.LENGTH)
 _CONDITION_ADDRESS = int(LeaveWord.CONDITION_ADDRESS)
+_LEAVE = int(Control.LEAVE)
+
+
+class NumberOfDeviceError(Exception):
+    """A walk that may not ask the device needs a number of it."""
+
+
+def _refuse(*_: int) -> Any:
+    raise NumberOfDeviceError
 
 
 class Walk:
@@ -79,6 +89,8 @@ class Walk:
     launch : does the steps from one number to another
     read, write : an int64 (`read`: or a boolean, of so many bytes) of the device
     look : called every 0.1 s with the step that comes next
+    go_on : called where a loop may be left by a condition of the device, with that step: whether
+        the loop goes on, after trips that it had the device do, or None if it did nothing
     """
 
     def __init__(
@@ -90,15 +102,23 @@ class Walk:
         read: Callable[[int, int], int],
         write: Callable[[int, int], None],
         look: Callable[[int], None],
+        go_on: Callable[[int], bool | None] = lambda step: None,
     ) -> None:
         self._steps, self._ends = steps, ends
+        self.words = words
         self._words: Any = words.data
         self._first, self._end = words.ctypes.data, words.ctypes.data + words.nbytes
         self._launch, self._read, self._write, self._look = launch, read, write, look
+        self._go_on = go_on
+        self._step_of_leave = {own: k for k, (kind, own, *_) in enumerate(steps) if kind == _LEAVE}
         # Of each loop that was entered: what its REPEAT does to which words.
         self._moves: dict[int, list[tuple[int, int, int, int]]] = {}
 
     def run(self) -> None:
+        self._run(0, len(self._steps))
+
+    def _run(self, step: int, last: int) -> None:
+        """From a step until another one comes next."""
         steps, ends, launch = self._steps, self._ends, self._launch
         # By their numbers, which count from the end.
         rows: list[Any] = [None] * (1 - min(Control))
@@ -107,10 +127,9 @@ class Walk:
         rows[Control.LEAVE] = self._leave
         rows[Control.SWITCH] = self._switch
         rows[Control.SKIP] = self._words.__getitem__
-        step, count = 0, len(steps)
         monotonic = time.monotonic
         deadline = monotonic() + _SLICE
-        while step < count:
+        while step != last:
             kernel, own, _, _ = steps[step]
             if kernel >= 0:
                 end = ends[step]
@@ -153,7 +172,13 @@ class Walk:
 
     def _leave(self, own: int) -> int:
         words = self._words
-        if self.number(words[own + _CONDITION_ADDRESS], 1):
+        condition = words[own + _CONDITION_ADDRESS]
+        goes_on = None
+        if not self._is_word(condition):
+            goes_on = self._go_on(self._step_of_leave[own])
+        if goes_on is None:
+            goes_on = self.number(condition, 1)
+        if goes_on:
             return 0
         passes = words[self._place(words[own + LeaveWord.LOOP_ADDRESS]) + _COUNTER]
         address = words[own + LeaveWord.COUNTER_ADDRESS]
@@ -167,6 +192,54 @@ class Walk:
         words = self._words
         chosen = self.number(words[own])
         return words[own + 2 + min(max(chosen, 0), words[own + 1] - 1)]
+
+    # The loop that a LEAVE, by its step, may leave
+
+    def _loop(self, leave: int) -> int:
+        own = self._steps[leave][1]
+        return self._place(self._words[own + LeaveWord.LOOP_ADDRESS])
+
+    def address_of_condition(self, leave: int) -> int:
+        return self._words[self._steps[leave][1] + _CONDITION_ADDRESS]
+
+    def places_of_loop(self, leave: int) -> np.ndarray:
+        """Of the words that say what a trip does, and where its results are afterwards; not of the
+        number of trips."""
+        loop = self._loop(leave)
+        address = self._first + 8 * loop
+        ends = (own for kind, own, *_ in self._steps[leave:] if kind == Control.REPEAT)
+        end = next(own for own in ends if self._words[own] == address)
+        moved = [word for word, *_ in self._moves[loop] if not loop < word < end]
+        return np.array([*range(loop + _COUNTER + 1, end), *moved])
+
+    def trips_left(self, leave: int) -> int:
+        """How many more trips end where the condition is asked, whatever it says."""
+        loop = self._loop(leave)
+        return self._words[loop + _TRIPS] - self._words[loop + _COUNTER] - 1
+
+    def count_trips(self, leave: int, trips: int) -> None:
+        self._words[self._loop(leave) + _COUNTER] += trips
+
+    def trial(self) -> Self:
+        """A walk that is where this one is, and changes nothing."""
+        trial = copy.copy(self)
+        trial.words = self.words.copy()
+        trial._words = trial.words.data
+        trial._moves = dict(self._moves)
+        trial._read = trial._write = _refuse
+        trial._go_on = _refuse
+        trial._look = lambda step: None
+        return trial
+
+    def goes_round(self, leave: int, launch: Callable[[int, int], None]) -> bool:
+        """Walk from this step until it comes next again, unless that needs numbers of the
+        device."""
+        self._launch = launch
+        try:
+            self._run(leave + 1, leave)
+        except NumberOfDeviceError:
+            return False
+        return True
 
     # Memory
 

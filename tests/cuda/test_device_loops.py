@@ -1,0 +1,174 @@
+"""Loops that go by values, gone on with by the device: with the values, errors and interrupts of
+loops of which the host sees each trip, and few calls of the driver."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.runtime.cuda import device_loops
+from tests.cuda.test_stretches import (
+    XS,
+    chosen_in_trips,
+    descent,
+    executables,
+    growing,
+    steps_in_trips,
+)
+
+
+def newton_in_trips(x, count):
+    """A `while` in a `while`: the inner one ends when it has converged."""
+
+    def root(a):
+        def body(carried):
+            y, _ = carried
+            return 0.5 * (y + a / y), y
+
+        return ng.while_loop(lambda c: np.abs(c[0] - c[1]).max() > 1e-12, body, (a + 1.0, a))[0]
+
+    def body(carried):
+        trips, x = carried
+        return trips + 1, 0.5 * x + root(x)
+
+    return ng.while_loop(lambda carried: carried[0] < count, body, (0, x))[1]
+
+
+def rotating(x, count):
+    """Three states change places."""
+
+    def body(carried):
+        trips, a, b, c = carried
+        return trips + 1, b, c, 0.5 * (a + b) - 0.1 * np.sin(c)
+
+    _, a, b, c = ng.while_loop(lambda carried: carried[0] < count, body, (0, x, 2 * x, x**2))
+    return a + 10 * b + 100 * c
+
+
+PROGRAMS = [descent, steps_in_trips, chosen_in_trips, growing, newton_in_trips, rotating]
+
+
+@pytest.mark.thorough(but="descent|rotating")
+@pytest.mark.parametrize("f", PROGRAMS)
+def test_many_trips_on_any_gpu(gpu, f):
+    x = {steps_in_trips: np.stack([XS, XS[::-1]]), growing: np.arange(1001.0)}.get(f, XS)
+    jitted = ng.jit(f)
+    on_gpu = ng.tensor(x, device=gpu)
+    for count in (100, 3, 101, 0, 33, 102, 300, 1, 100):
+        found = jitted(on_gpu, ng.tensor(count, device=gpu))
+        np.testing.assert_allclose(found.cpu().numpy(), jitted(x, count), rtol=1e-10)
+
+
+def test_gradients_on_any_gpu(gpu):
+    """Of states that are kept the addresses never recur."""
+    jitted = ng.jit(ng.value_and_grad(lambda x, count: rotating(x, count).sum()))
+    for count in (50, 2, 120, 120, 0):
+        value, gradient = jitted(ng.tensor(XS, device=gpu), ng.tensor(count, device=gpu))
+        wanted, wanted_gradient = jitted(XS, count)
+        np.testing.assert_allclose(value.item(), wanted, rtol=1e-10)
+        np.testing.assert_allclose(gradient.cpu().numpy(), wanted_gradient, rtol=1e-10)
+
+
+def test_the_host_stays_out(emulated, monkeypatch):
+    monkeypatch.setattr(device_loops, "_SECONDS", 1e9)
+    f = ng.jit(descent)
+    x = ng.tensor(XS, device="cuda:0")
+
+    def calls(count):
+        emulated.calls.clear()
+        found = f(x, float(count)).tolist()
+        np.testing.assert_allclose(found, descent(XS, float(count)), rtol=1e-11)
+        return [emulated.calls.count(kind) for kind in ("launch_graph", "copy_to_host")]
+
+    calls(200)
+    before = executables(emulated)
+    # The result, and what is left of the number of trips that the host allows.
+    assert calls(50) == [1, 2]
+    assert calls(0) == [1, 2]
+    graphs, reads = calls(1000)
+    # In between the host does a trip.
+    assert graphs == 2 * (reads - 1) - 1 <= 9
+    assert executables(emulated) == before
+
+
+def test_more_trips_are_allowed_where_they_are_quick(emulated, monkeypatch):
+    f = ng.jit(descent)
+    x, count = ng.tensor(XS, device="cuda:0"), ng.tensor(600.0, device="cuda:0")
+
+    def launched():
+        emulated.calls.clear()
+        f(x, count).tolist()
+        return emulated.calls.count("launch_graph")
+
+    monkeypatch.setattr(device_loops, "_SECONDS", 1e9)
+    launched(), launched()
+    assert launched() == 1
+    monkeypatch.setattr(device_loops, "_SECONDS", 0.0)
+    assert launched() <= launched() < launched()
+
+
+def test_runs_with_other_arrays(emulated):
+    f = ng.jit(rotating)
+    kept = []
+    for k in range(8):
+        x = (1 + 0.1 * k) * XS
+        on_gpu = ng.tensor(x, device="cuda:0")
+        kept.append((on_gpu, f(on_gpu, ng.tensor(90, device="cuda:0")), rotating(x, 90)))
+    for _, found, expected in kept:
+        np.testing.assert_allclose(found.tolist(), expected, rtol=1e-12)
+
+
+def test_an_error_ends_a_loop_without_end(gpu):
+    x = ng.tensor(np.arange(400.0), device=gpu)
+    with pytest.raises(IndexError, match="index 400 is out of bounds"):
+        ng.jit(growing)(x, ng.tensor(1 << 40, device=gpu)).item()
+    assert ng.sum(x).item() == 79800
+
+
+def test_a_kernel_that_fails_on_the_way(emulated):
+    f = ng.jit(descent)
+    x, count = ng.tensor(XS, device="cuda:0"), ng.tensor(300.0, device="cuda:0")
+    f(x, count).tolist()
+    launch_graph = emulated.launch_graph
+
+    def fail(executable, stream):
+        emulated.fail_next_kernel()
+        launch_graph(executable, stream)
+
+    emulated.launch_graph = fail
+    with pytest.raises(ng.errors.KernelError, match="multiply"):
+        f(x, count)
+    del f, x, count
+    gc.collect()
+
+
+def test_interrupts_leave_nothing(emulated):
+    f = ng.jit(descent)
+    x, count = ng.tensor(XS, device="cuda:0"), ng.tensor(300.0, device="cuda:0")
+    expected = f(x, count).tolist()
+    copy = emulated.copy_to_pinned
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    emulated.copy_to_pinned = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        f(x, count)
+    emulated.copy_to_pinned = copy
+    gc.collect()
+    assert executables(emulated) == 0
+    assert f(x, count).tolist() == expected
+    del f
+    gc.collect()
+    assert executables(emulated) == 0
+
+
+def test_streams(late):
+    x = ng.tensor(XS, device="cuda:1")
+    f = ng.jit(descent)
+    side = ng.cuda.Stream("cuda:1")
+    for count in (300.0, 20.0, 301.0):
+        with ng.cuda.stream(side):
+            value = f(np.exp(x) / 3, ng.tensor(count, device="cuda:1"))
+        np.testing.assert_allclose(value.tolist(), descent(np.exp(XS) / 3, count), rtol=1e-11)
