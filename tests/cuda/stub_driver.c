@@ -312,6 +312,64 @@ EXPORT CUresult cuStreamEndCapture(Handle stream, Handle *graph) {
     return 0;
 }
 
+EXPORT CUresult cuStreamBeginCaptureToGraph(Handle stream, Handle graph, const Handle *after,
+                                             const void *edges, size_t count, int mode) {
+    CALL(cuStreamBeginCaptureToGraph, "%#lx, %#lx, %s, %s, %zu, %d", stream, graph,
+         after == NULL ? "null" : "nodes", edges == NULL ? "null" : "edges", count, mode);
+    return 0;
+}
+
+EXPORT CUresult cuStreamGetCaptureInfo(Handle stream, int *status, uint64_t *number,
+                                       Handle *graph, const Handle **nodes, const void **edges,
+                                       size_t *count) {
+    static const Handle last = 0x6100;
+    static const char edge[8];
+    CALL(cuStreamGetCaptureInfo, "%#lx", stream);
+    *status = 1;
+    if (number != NULL) *number = 7;
+    if (graph != NULL) *graph = 0x6000;
+    if (nodes != NULL) *nodes = &last;
+    if (edges != NULL) *edges = edge;
+    if (count != NULL) *count = 1;
+    return 0;
+}
+
+EXPORT CUresult cuStreamUpdateCaptureDependencies(Handle stream, const Handle *nodes,
+                                                  const void *edges, size_t count,
+                                                  unsigned flags) {
+    CALL(cuStreamUpdateCaptureDependencies, "%#lx, %#lx, %s, %zu, %u", stream, nodes[0],
+         edges == NULL ? "null" : "edges", count, flags);
+    return 0;
+}
+
+EXPORT CUresult cuGraphConditionalHandleCreate(Handle *handle, Handle graph, Handle context,
+                                               unsigned value, unsigned flags) {
+    CALL(cuGraphConditionalHandleCreate, "%#lx, %#lx, %u, %u", graph, context, value, flags);
+    *handle = 0x6300;
+    return 0;
+}
+
+/* Of a conditional node, the one kind that is made so. */
+struct node {
+    int type, reserved[3];
+    Handle handle;
+    int kind;
+    unsigned size;
+    Handle *bodies; /* the driver's own, which it tells */
+    Handle context;
+};
+
+EXPORT CUresult cuGraphAddNode(Handle *node, Handle graph, const Handle *after, const void *edges,
+                               size_t count, struct node *wanted) {
+    static Handle body = 0x6400;
+    CALL(cuGraphAddNode, "%#lx, %#lx, %s, %zu, type %d: %#lx, %d, %u, %#lx", graph, after[0],
+         edges == NULL ? "null" : "edges", count, wanted->type, wanted->handle, wanted->kind,
+         wanted->size, wanted->context);
+    wanted->bodies = &body;
+    *node = 0x6200;
+    return 0;
+}
+
 EXPORT CUresult cuGraphInstantiateWithFlags(Handle *executable, Handle graph,
                                             unsigned long long flags) {
     CALL(cuGraphInstantiate, "%#lx, %llu", graph, flags);

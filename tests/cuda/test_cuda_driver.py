@@ -175,6 +175,39 @@ CALLS = [
     ),
     ("d.begin_capture(0x5000)", "None", ["cuStreamBeginCapture(0x5000, 2)"]),  # relaxed
     ("hex(d.end_capture(0x5000))", "'0x6000'", ["cuStreamEndCapture(0x5000)"]),
+    ("d.begin_capture(0x5000)", "None", None),
+    (
+        "hex(d.new_condition(0x5000))",
+        "'0x6300'",
+        [
+            "cuStreamGetCaptureInfo(0x5000)",
+            "cuGraphConditionalHandleCreate(0x6000, 0xc064, 0, 0)",
+        ],
+    ),
+    (
+        "d.begin_body(0x5000, 0x6300, is_loop=True)",
+        "None",
+        [
+            "cuStreamGetCaptureInfo(0x5000)",
+            # After the last node: of type 13, conditional; of kind 1, while.
+            "cuGraphAddNode(0x6000, 0x6100, edges, 1, type 13: 0x6300, 1, 1, 0xc064)",
+            "cuStreamUpdateCaptureDependencies(0x5000, 0x6200, null, 1, 1)",
+            "cuStreamEndCapture(0x5000)",
+            "cuStreamBeginCaptureToGraph(0x5000, 0x6400, null, null, 0, 2)",
+        ],
+    ),
+    (
+        "d.begin_body(0x5000, 0x6300, is_loop=False)",
+        "None",
+        [
+            "cuStreamGetCaptureInfo(0x5000)",
+            "cuGraphAddNode(0x6000, 0x6100, edges, 1, type 13: 0x6300, 0, 1, 0xc064)",
+            "cuStreamUpdateCaptureDependencies(0x5000, 0x6200, null, 1, 1)",
+            "cuStreamEndCapture(0x5000)",
+            "cuStreamBeginCaptureToGraph(0x5000, 0x6400, null, null, 0, 2)",
+        ],
+    ),
+    ("hex(d.end_capture(0x5000))", "'0x6000'", ["cuStreamEndCapture(0x5000)"]),
     ("hex(d.instantiate(0x6000))", "'0x7000'", ["cuGraphInstantiate(0x6000, 0)"]),
     ("d.update(0x7000, 0x6000)", "True", ["cuGraphExecUpdate(0x7000, 0x6000)"]),
     ("fail('cuGraphExecUpdate', 910)", "None", []),  # CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE

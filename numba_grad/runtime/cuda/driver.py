@@ -360,6 +360,7 @@ class CudaDriver(Driver):
         # Relaxed: a finalizer may free memory, on another stream, at any point of this thread's.
         mode = self._library.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         self._check(self._library.cuStreamBeginCapture(stream, mode), "cuStreamBeginCapture")
+        self._outermost.pop(stream, None)
 
     def end_capture(self, stream: int) -> int:
         graph = int(self._value(self._library.cuStreamEndCapture(stream), "cuStreamEndCapture"))
