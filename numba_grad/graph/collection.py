@@ -135,7 +135,9 @@ class _GrowingGraph:
     @staticmethod
     def _is_graph() -> bool:
         young = gc.get_objects(generation=0)  # one is empty: just collected
-        return 4 * [x.__class__ for x in young].count(Node) > len(young)
+        # Not `x.__class__`: a module that is being imported may be in the middle of making a type,
+        # and to ask that for an attribute makes Python believe that it is finished.
+        return 4 * [*map(type, young)].count(Node) > len(young)
 
 
 gc.callbacks.append(_GrowingGraph())

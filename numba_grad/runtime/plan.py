@@ -52,7 +52,9 @@ class Control(enum.IntEnum):
     LOOP = -1  # words: `LoopWord`. The steps up to its REPEAT are run again and again
     REPEAT = -2  # words: the address of the LOOP's words
     LEAVE = -3  # words: `LeaveWord`. Out of a loop, if a condition is false
-    SWITCH = -4  # words: the address of an index, how many there are, steps to skip for each
+    # Words: the address of an index, how many there are (two at least), steps to skip for each.
+    # What is skipped to ends with a SKIP to where all of them meet.
+    SWITCH = -4
     SKIP = -5  # words: steps to skip
 
 
@@ -154,6 +156,11 @@ class Plan:
     @property
     def base_count(self) -> int:
         return self.input_count + len(self.outputs) + 4 + len(self.symbols)
+
+    def is_elsewhere(self, position: int) -> bool:
+        """Whether a word is the address of something that is not among the words."""
+        bases = self.relocations[self.relocations[:, 0] == position, 1]
+        return bool(bases.size) and bases[0] != self.input_count + len(self.outputs) + 3
 
 
 class PlanBuilder:

@@ -32,6 +32,7 @@ from numba_grad.runtime.cuda.interface import (
     Driver,
     Extents,
     MemoryInfo,
+    NodeKind,
     PointerAttributes,
 )
 
@@ -87,7 +88,7 @@ class Work:
     kind: str
     do: Callable[[], None]
     after: tuple["Work", ...] = ()
-    body: "HostGraph | None" = None  # of a conditional node
+    bodies: "tuple[HostGraph, ...]" = ()  # of a conditional node
 
 
 @dataclass(eq=False)
@@ -95,7 +96,7 @@ class HostGraph:
     nodes: list[Work] = field(default_factory=list)
     origin: "HostStream | None" = None
     joined: "list[HostStream]" = field(default_factory=list)
-    outermost: "HostGraph | None" = None  # of the body of a conditional node: the graph it is in
+    is_body: bool = False  # of a conditional node
     conditions: set[int] = field(default_factory=set)
 
     def form(self) -> list[tuple[str, list[int], list]]:
@@ -104,7 +105,7 @@ class HostGraph:
             (
                 node.kind,
                 [number[id(before)] for before in node.after],
-                [] if node.body is None else node.body.form(),
+                [body.form() for body in node.bodies],
             )
             for node in self.nodes
         ]
@@ -117,6 +118,8 @@ class HostStream:
     queue: deque[Work] = field(default_factory=deque)
     graph: HostGraph | None = None  # while capturing
     last: tuple[Work, ...] = ()  # the nodes that the next one has to wait for
+    # While a body is captured: what it is in, from outside to inside, and the last nodes there.
+    outer: list[tuple[HostGraph, tuple[Work, ...]]] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -715,15 +718,24 @@ class HostDriver(Driver):
                 raise Misuse("end_capture: what other streams captured was not joined")
             for joined in (host_stream, *graph.joined):
                 joined.graph, joined.last = None, ()
-            return self._register(graph.outermost or graph)
+            if host_stream.outer:
+                raise Misuse("end_capture: a body is captured")
+            return self._register(graph)
+
+    def _capturing(self, stream: int, call: str) -> tuple[HostStream, HostGraph]:
+        """A stream on which a capture began, and what is captured."""
+        self._call(call)
+        host_stream = self._stream(stream, call)
+        graph = host_stream.graph
+        if graph is None or graph.origin is not host_stream:
+            raise Misuse(f"{call}: not a stream on which a capture began")
+        return host_stream, graph
 
     def new_condition(self, stream: int) -> int:
-        self._call("new_condition")
-        graph = self._stream(stream, "new_condition").graph
-        if graph is None:
-            raise Misuse("new_condition: no graph is captured")
+        host_stream, graph = self._capturing(stream, "new_condition")
+        outermost = host_stream.outer[0][0] if host_stream.outer else graph
         condition = next(self._next_handle)
-        (graph.outermost or graph).conditions.add(condition)
+        outermost.conditions.add(condition)
         return condition
 
     def set_condition(self, condition: int, value: int) -> None:
@@ -732,27 +744,51 @@ class HostDriver(Driver):
             raise Misuse(f"{condition:#x} is no condition of a graph that runs")
         self._conditions[condition] = value
 
-    def begin_body(self, stream: int, condition: int, *, is_loop: bool) -> None:
-        self._call("begin_body")
+    def add_conditional(self, stream: int, condition: int, kind: NodeKind, count: int) -> list[int]:
         with self._lock:
-            host_stream = self._stream(stream, "begin_body")
-            graph = host_stream.graph
-            if graph is None or graph.origin is not host_stream or graph.joined:
-                raise Misuse("begin_body: not on the stream on which a capture began")
-            outermost = graph.outermost or graph
+            host_stream, graph = self._capturing(stream, "add_conditional")
+            outermost = host_stream.outer[0][0] if host_stream.outer else graph
             if condition not in outermost.conditions:
-                raise Misuse("begin_body: a condition of another graph")
-            body = HostGraph(origin=host_stream, outermost=outermost)
+                raise Misuse("add_conditional: a condition of another graph")
+            if count != 1 and kind is not NodeKind.SWITCH:
+                raise Misuse(f"add_conditional: {count} bodies")
+            bodies = tuple(HostGraph(origin=host_stream, is_body=True) for _ in range(count))
 
             def run() -> None:
-                while self._error is None and self._conditions[condition]:
-                    self._replay(body)
-                    if not is_loop:
-                        break
+                if self._error is not None:
+                    return
+                value = self._conditions[condition]
+                if kind is NodeKind.SWITCH:
+                    if value < count:
+                        self._replay(bodies[value])
+                elif kind is NodeKind.IF:
+                    if value:
+                        self._replay(bodies[0])
+                else:
+                    while self._error is None and self._conditions[condition]:
+                        self._replay(bodies[0])
 
-            kind = "while" if is_loop else "if"
-            self._give(host_stream, Work(kind, run, body=body))
-            host_stream.graph, host_stream.last = body, ()
+            self._give(host_stream, Work(kind.name.lower(), run, bodies=bodies))
+            return [self._register(body) for body in bodies]
+
+    def begin_body(self, stream: int, body: int) -> None:
+        with self._lock:
+            host_stream, graph = self._capturing(stream, "begin_body")
+            if graph.joined:
+                raise Misuse("begin_body: other streams are captured, too")
+            found = self._get(body, HostGraph)
+            if not found.is_body or found.nodes:
+                raise Misuse("begin_body: no body, or one that has been captured")
+            host_stream.outer.append((graph, host_stream.last))
+            host_stream.graph, host_stream.last = found, ()
+            del self._handles[body]
+
+    def end_body(self, stream: int) -> None:
+        with self._lock:
+            host_stream, _ = self._capturing(stream, "end_body")
+            if not host_stream.outer:
+                raise Misuse("end_body: no body is captured")
+            host_stream.graph, host_stream.last = host_stream.outer.pop()
 
     def is_capturing(self, stream: int) -> bool:
         return self._stream(stream, "is_capturing").graph is not None

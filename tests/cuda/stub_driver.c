@@ -361,11 +361,11 @@ struct node {
 
 EXPORT CUresult cuGraphAddNode(Handle *node, Handle graph, const Handle *after, const void *edges,
                                size_t count, struct node *wanted) {
-    static Handle body = 0x6400;
+    static Handle bodies[] = {0x6400, 0x6401, 0x6402};
     CALL(cuGraphAddNode, "%#lx, %#lx, %s, %zu, type %d: %#lx, %d, %u, %#lx", graph, after[0],
          edges == NULL ? "null" : "edges", count, wanted->type, wanted->handle, wanted->kind,
          wanted->size, wanted->context);
-    wanted->bodies = &body;
+    wanted->bodies = bodies;
     *node = 0x6200;
     return 0;
 }

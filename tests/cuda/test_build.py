@@ -16,7 +16,7 @@ from numba_grad.compiler.cuda import build, front_end, link, worker_processes
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
 from numba_grad.frontend.compiled_functions.lowered import LoweredKernel
-from numba_grad.runtime.cuda.device_loops import DECISION_SOURCE
+from numba_grad.runtime.cuda.conditional_nodes import CHOICE_SOURCE, DECISION_SOURCE
 from tests.cuda.requirements import needs_compiler
 
 SOURCE = """\
@@ -409,10 +409,11 @@ def test_each_compiler_that_is_installed(name, monkeypatch):
     assert cubin[:4] == b"\x7fELF"
     assert usage.spilled_bytes == 0
     # By C's convention: Numba's own would have a place for the result first.
-    decision = front_end.compile_to_ptx(DECISION_SOURCE, "sm_90")
-    (declared,) = re.findall(r"\.extern \.func +cudaGraphSetConditional\s*\((.*?)\)", decision, re.S)
-    assert re.findall(r"\.b\d+", declared) == [".b64", ".b32"]
-    link.link(decision, "sm_90")
+    for source in (DECISION_SOURCE, CHOICE_SOURCE):
+        ptx = front_end.compile_to_ptx(source, "sm_90")
+        (declared,) = re.findall(r"\.extern \.func +cudaGraphSetConditional\s*\((.*?)\)", ptx, re.S)
+        assert re.findall(r"\.b\d+", declared) == [".b64", ".b32"]
+        link.link(ptx, "sm_90")
 
 
 @needs_compiler

@@ -42,6 +42,7 @@ for number, value in ((75, 9), (76, 0), (1, 1024), (10, 32), (16, 132), (39, 204
 import numpy as np
 from numba_grad import errors
 from numba_grad.runtime.cuda import arrays, driver, memory, streams
+from numba_grad.runtime.cuda.interface import NodeKind
 words = np.array([3, -4], np.int64)
 d = driver.current_driver()
 for statement in json.load(sys.stdin):
@@ -185,26 +186,41 @@ CALLS = [
         ],
     ),
     (
-        "d.begin_body(0x5000, 0x6300, is_loop=True)",
-        "None",
+        "list(map(hex, d.add_conditional(0x5000, 0x6300, NodeKind.WHILE, 1)))",
+        "['0x6400']",
         [
             "cuStreamGetCaptureInfo(0x5000)",
             # After the last node: of type 13, conditional; of kind 1, while.
             "cuGraphAddNode(0x6000, 0x6100, edges, 1, type 13: 0x6300, 1, 1, 0xc064)",
             "cuStreamUpdateCaptureDependencies(0x5000, 0x6200, null, 1, 1)",
+        ],
+    ),
+    (
+        "d.begin_body(0x5000, 0x6400)",
+        "None",
+        [
+            "cuStreamGetCaptureInfo(0x5000)",
             "cuStreamEndCapture(0x5000)",
             "cuStreamBeginCaptureToGraph(0x5000, 0x6400, null, null, 0, 2)",
         ],
     ),
+    # Of a graph within a graph, too.
     (
-        "d.begin_body(0x5000, 0x6300, is_loop=False)",
+        "hex(d.new_condition(0x5000))",
+        "'0x6300'",
+        ["cuGraphConditionalHandleCreate(0x6000, 0xc064, 0, 0)"],
+    ),
+    (
+        "list(map(hex, d.add_conditional(0x5000, 0x6300, NodeKind.SWITCH, 3)))",
+        "['0x6400', '0x6401', '0x6402']",
+        None,
+    ),
+    (
+        "d.end_body(0x5000)",
         "None",
         [
-            "cuStreamGetCaptureInfo(0x5000)",
-            "cuGraphAddNode(0x6000, 0x6100, edges, 1, type 13: 0x6300, 0, 1, 0xc064)",
-            "cuStreamUpdateCaptureDependencies(0x5000, 0x6200, null, 1, 1)",
             "cuStreamEndCapture(0x5000)",
-            "cuStreamBeginCaptureToGraph(0x5000, 0x6400, null, null, 0, 2)",
+            "cuStreamBeginCaptureToGraph(0x5000, 0x6000, nodes, edges, 1, 2)",
         ],
     ),
     ("hex(d.end_capture(0x5000))", "'0x6000'", ["cuStreamEndCapture(0x5000)"]),

@@ -173,3 +173,21 @@ def test_what_is_frozen_is_not_counted_at_each_collection(monkeypatch: pytest.Mo
     finally:
         gc.unfreeze()
     assert len(counts) <= 4
+
+
+class Surrogate:
+    """Says that it is of another class, as stand-ins of other libraries do. So does a class that a
+    module is in the middle of making: to ask it makes Python believe that it is finished."""
+
+    asked = 0
+
+    @property
+    def __class__(self) -> type:
+        Surrogate.asked += 1
+        return int
+
+
+def test_objects_are_not_asked_for_their_class() -> None:
+    kept = [Surrogate() for _ in range(10)]
+    collection._GrowingGraph._is_graph()
+    assert [Surrogate.asked, len(kept)] == [0, 10]

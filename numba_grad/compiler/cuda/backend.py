@@ -17,7 +17,6 @@ from numba_grad.graph import streams
 from numba_grad.locks import new_lock
 from numba_grad.runtime.cuda import arrays, checks
 from numba_grad.runtime.cuda.arrays import DeviceArray
-from numba_grad.runtime.cuda.device_loops import DECISION_SOURCE
 from numba_grad.runtime.cuda.devices import cuda_index
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.engine import Program
@@ -49,8 +48,8 @@ class _Cuda:
                 found = plan.program.get((driver, index))
                 if found is None:
                     architecture = driver.architecture(index)
-                    decision = functools.partial(build.build, DECISION_SOURCE, architecture)
-                    found = plan.program[driver, index] = Program(plan, index, decision)
+                    make = functools.partial(build.build, architecture=architecture)
+                    found = plan.program[driver, index] = Program(plan, index, make)
         return found
 
     def runner(self, program: CompiledProgram, device: str) -> backends.Run:

@@ -18,36 +18,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from numba_grad.runtime.cuda import graphs
+from numba_grad.runtime.cuda.conditional_nodes import ConditionalNodes, Deciding
 from numba_grad.runtime.cuda.interface import Driver
 from numba_grad.runtime.cuda.memory import Allocation, allocate
-from numba_grad.runtime.cuda.rows import Walk
+from numba_grad.runtime.cuda.rows import NumberOfDeviceError, Walk
 from numba_grad.runtime.cuda.streams import Stream
 from numba_grad.runtime.cuda.stretches import Launch
 
-# Decides on the next trip. Words: the condition, how many times this may be decided, and the
-# handles of what goes on (the loop, or the rest of its trips) and of the loop. What is left is
-# negated, and one less, where the condition ended it.
-DECISION_SOURCE = """\
-@cuda.jit("void(CPointer(uint8), CPointer(int64), int64, int64)")
-def kernel(condition, decisions, following, loop):
-    # while: whether there is another trip
-    if cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x == 0:
-        left = decisions[0] - 1
-        goes_on = 0
-        if condition[0] != 0:
-            if left > 0:
-                goes_on = 1
-            decisions[0] = left
-        else:
-            decisions[0] = -left - 1
-        set_conditional(uint64(following), uint32(goes_on))
-        if goes_on == 0:
-            set_conditional(uint64(loop), uint32(0))
-"""
-
-# Trips until words come round, and steps of all of them.
+# Trips until words come round, steps of all of them, and choices, which take 0.1 ms each to make.
 _MOST_TRIPS_OF_A_GRAPH = 8
 _MOST_STEPS_OF_A_GRAPH = 1 << 10
+_MOST_CHOICES = 16
 # How many times the host comes to the same words before they get a graph, which takes 0.3 ms to
 # make (on an H200) and saves some 15 us each time.
 _FEWEST_SEEN = 16
@@ -59,29 +40,10 @@ _MOST_TRIPS = 1 << 20
 _SECONDS = 0.02
 
 
-# What a trip launches: steps from one number to another, and their words as they were.
-Part = tuple[int, int, np.ndarray]
-
-
 @dataclass(slots=True)
 class _Graph:
     executable: int
     words: list[np.ndarray]  # of the loop, after no trip, one, and so on
-
-
-@dataclass(slots=True)
-class _Decision:
-    """The kernel that decides, and addresses of what it decides by."""
-
-    driver: Driver
-    function: int
-    condition: int
-    decisions: int
-
-    def launch(self, stream: int, following: int, loop: int) -> None:
-        words = np.array([self.condition, self.decisions, following, loop], np.int64)
-        one = (1, 1, 1)
-        self.driver.launch(self.function, one, one, 0, stream, words.ctypes.data, words.nbytes)
 
 
 class _Loop:
@@ -127,7 +89,7 @@ class DeviceLoops:
     starts : where the words of each step begin, and where all words end
     can_be_repeated : whether graphs can repeat a step, for each
     launch : launches one step: its number, the stream, the address of its words
-    decision : gives the kernel of `DECISION_SOURCE`, loaded, when it is needed
+    deciding : gives the kernels of conditional nodes, when they are needed
     """
 
     def __init__(
@@ -137,11 +99,11 @@ class DeviceLoops:
         starts: Sequence[int],
         can_be_repeated: Sequence[bool],
         launch: Launch,
-        decision: Callable[[], int],
+        deciding: Callable[[], Deciding],
     ) -> None:
         self._driver, self._stream = driver, stream
         self._starts, self._can_be_repeated = starts, can_be_repeated
-        self._launch, self._decision = launch, decision
+        self._launch, self._deciding = launch, deciding
         self._loops: dict[int, _Loop] = {}
         self._decisions: Allocation | None = None  # on the device: how many there may be
         self._number = np.zeros(1, np.int64)  # the same, on its way
@@ -200,67 +162,88 @@ class DeviceLoops:
             return found
         if not loop.pays(key):
             return None
-        trips = self._trips(walk, leave, loop.places)
-        if trips is None:
+        words = self._words_of_trips(walk, leave, loop.places)
+        if words is None:
             loop.is_refused = True
             return None
-        parts, words = trips
-        # Before anything is captured: loading a kernel may wait for the device.
-        decision = _Decision(
-            self._driver,
-            self._decision(),
-            walk.address_of_condition(leave),
-            self._decisions_address(),
-        )
+        # Before anything is captured: it may wait for the device.
+        kernels, decisions = self._deciding(), self._decisions_address()
+
+        def capture(streams: list[Stream]) -> None:
+            nodes = ConditionalNodes(self._driver, streams[0].handle, kernels)
+            self._capture(nodes, streams[0], walk, leave, len(words), decisions)
+
         executable = graphs.executable(
-            self._driver,
-            self._stream.device.index,
-            lambda streams: self._capture(streams[0], parts, decision),
-            loop.take_oldest,
+            self._driver, self._stream.device.index, capture, loop.take_oldest
         )
         loop.graphs[key] = found = _Graph(executable, words)
         return found
 
-    def _trips(
+    def _words_of_trips(
         self, walk: Walk, leave: int, places: np.ndarray
-    ) -> tuple[list[list[Part]], list[np.ndarray]] | None:
-        """What trips launch until the words come round, and the words before each; None if they
-        do not, or something is no part of graphs."""
-        trial = walk.trial()
-        starts, trips, words = self._starts, list[list[Part]](), list[np.ndarray]()
-        steps = 0
+    ) -> list[np.ndarray] | None:
+        """The loop's words before each trip until they come round; None if they do not, or if
+        something in it is no part of graphs."""
+        steps = choices = 0
+        can_be_repeated = True
+
+        def launch(step: int, end: int) -> None:
+            nonlocal steps, can_be_repeated
+            steps += end - step
+            can_be_repeated &= self._can_be_repeated[step]
+
+        def fork(address: int, branches: list[Callable[[], None]]) -> None:
+            nonlocal choices
+            choices += 1
+            for branch in branches:
+                branch()
+
+        trial = walk.copied(launch, fork)
+        words: list[np.ndarray] = []
         for _ in range(_MOST_TRIPS_OF_A_GRAPH):
             words.append(trial.words[places])
-            parts: list[Part] = []
-
-            def note(step: int, end: int, parts: list[Part] = parts) -> None:
-                noted = trial.words[starts[step] : starts[end]].copy()
-                parts.append((step, end, noted))
-
-            if not trial.goes_round(leave, note):
+            try:
+                trial.go_round(leave)
+            except NumberOfDeviceError:
                 return None
-            trips.append(parts)
-            steps += sum(end - step for step, end, _ in parts)
-            if steps > _MOST_STEPS_OF_A_GRAPH:
-                return None
-            if not all(self._can_be_repeated[step] for step, _, _ in parts):
+            if not can_be_repeated or steps > _MOST_STEPS_OF_A_GRAPH or choices > _MOST_CHOICES:
                 return None
             if np.array_equal(trial.words[places], words[0]):
-                return trips, words
+                return words
         return None
 
-    def _capture(self, stream: Stream, trips: list[list[Part]], decision: _Decision) -> None:
-        """Into the graph that is captured on `stream`."""
-        driver, handle = self._driver, stream.handle
-        loop, *rest = [driver.new_condition(handle) for _ in trips]
-        decision.launch(handle, following=loop, loop=loop)
-        for condition, following, parts in zip([loop, *rest], [*rest, loop], trips, strict=True):
-            driver.begin_body(handle, condition, is_loop=condition == loop)
-            for first, end, words in parts:
-                address = words.ctypes.data - 8 * self._starts[first]
-                for step in range(first, end):
-                    self._launch(step, stream, address + 8 * self._starts[step])
-            decision.launch(handle, following, loop)
+    def _capture(
+        self,
+        nodes: ConditionalNodes,
+        stream: Stream,
+        walk: Walk,
+        leave: int,
+        trips: int,
+        decisions: int,
+    ) -> None:
+        """Into the graph that is captured on `stream`: so many trips."""
+
+        def launch(first: int, end: int) -> None:
+            address = own.words.ctypes.data
+            for step in range(first, end):
+                self._launch(step, stream, address + 8 * self._starts[step])
+
+        own = walk.copied(launch, nodes.choose)
+        goes_on = walk.address_of_condition(leave)
+        conditions = [nodes.new_condition() for _ in range(trips)]
+        loop = conditions[0]
+
+        def write(trip: int) -> None:
+            own.go_round(leave)
+            if trip + 1 == trips:
+                nodes.decide(goes_on, decisions, loop, loop)
+                return
+            rest = conditions[trip + 1]
+            nodes.decide(goes_on, decisions, rest, loop)
+            nodes.follow(rest, lambda: write(trip + 1))
+
+        nodes.decide(goes_on, decisions, loop, loop)
+        nodes.repeat(loop, lambda: write(0))
 
     def _decisions_address(self) -> int:
         if self._decisions is None:

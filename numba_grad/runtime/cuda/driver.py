@@ -15,6 +15,7 @@ from numba_grad.runtime.cuda.interface import (
     Driver,
     Extents,
     MemoryInfo,
+    NodeKind,
     PointerAttributes,
 )
 
@@ -48,8 +49,8 @@ class CudaDriver(Driver):
         self._pools: dict[int, Any] = {}
         self._properties: dict[int, DeviceProperties] = {}
         self._launch = _LaunchWords()
-        # Of captures that have come to a body: the graphs that they began with.
-        self._outermost: dict[int, int] = {}
+        # Of captures that have come to a body: by stream, what it is in, from outside to inside.
+        self._outer: dict[int, list[tuple[Any, ...]]] = {}
         self._count = int(self._value(library.cuDeviceGetCount(), "cuDeviceGetCount"))
 
     # Results of `cuda.bindings` are tuples: the error, and what the call returns.
@@ -360,46 +361,55 @@ class CudaDriver(Driver):
         # Relaxed: a finalizer may free memory, on another stream, at any point of this thread's.
         mode = self._library.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         self._check(self._library.cuStreamBeginCapture(stream, mode), "cuStreamBeginCapture")
-        self._outermost.pop(stream, None)
+        self._outer.pop(stream, None)
 
     def end_capture(self, stream: int) -> int:
-        graph = int(self._value(self._library.cuStreamEndCapture(stream), "cuStreamEndCapture"))
-        return self._outermost.pop(stream, graph)
+        return int(self._value(self._library.cuStreamEndCapture(stream), "cuStreamEndCapture"))
 
     def new_condition(self, stream: int) -> int:
-        _, graph, *_ = self._capture_info(stream)
+        outer = self._outer.get(stream)
+        graph = outer[0][0] if outer else self._capture_info(stream)[0]
         # Without a default: a kernel sets it before it is asked for.
         result = self._library.cuGraphConditionalHandleCreate(graph, self._context(), 0, 0)
         return int(self._value(result, "cuGraphConditionalHandleCreate"))
 
-    def begin_body(self, stream: int, condition: int, *, is_loop: bool) -> None:
+    def add_conditional(self, stream: int, condition: int, kind: NodeKind, count: int) -> list[int]:
         library = self._library
-        kinds = library.CUgraphConditionalNodeType
         wanted = library.CUgraphNodeParams()
         wanted.type = library.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
         wanted.conditional.handle = condition
-        wanted.conditional.type = (
-            kinds.CU_GRAPH_COND_TYPE_WHILE if is_loop else kinds.CU_GRAPH_COND_TYPE_IF
-        )
-        wanted.conditional.size = 1
+        wanted.conditional.type = library.CUgraphConditionalNodeType(kind)
+        wanted.conditional.size = count
         wanted.conditional.ctx = self._context()
-        _, graph, nodes, edges, count = self._capture_info(stream)
-        result = library.cuGraphAddNode(graph, nodes, edges, count, wanted)
+        result = library.cuGraphAddNode(*self._capture_info(stream), wanted)
         node = self._value(result, "cuGraphAddNode")
         flags = library.CUstreamUpdateCaptureDependencies_flags
         result = library.cuStreamUpdateCaptureDependencies(
             stream, [node], None, 1, int(flags.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
         )
         self._check(result, "cuStreamUpdateCaptureDependencies")
-        (body,) = wanted.conditional.phGraph_out
-        self._outermost[stream] = self.end_capture(stream)
+        return [int(body) for body in wanted.conditional.phGraph_out]
+
+    def begin_body(self, stream: int, body: int) -> None:
+        # One after the other on one stream: what the node is in goes on when the body is done.
+        self._outer.setdefault(stream, []).append(self._capture_info(stream))
+        self.end_capture(stream)
+        self._capture_to(stream, body, None, None, 0)
+
+    def end_body(self, stream: int) -> None:
+        self.end_capture(stream)
+        self._capture_to(stream, *self._outer[stream].pop())
+
+    def _capture_to(self, stream: int, graph: Any, nodes: Any, edges: Any, count: int) -> None:
+        """Capture what comes after these nodes of a graph."""
+        library = self._library
         mode = library.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        result = library.cuStreamBeginCaptureToGraph(stream, body, None, None, 0, mode)
+        result = library.cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode)
         self._check(result, "cuStreamBeginCaptureToGraph")
 
     def _capture_info(self, stream: int) -> tuple[Any, ...]:
-        """Number and graph of a capture; the nodes that come next after, with edges, how many."""
-        error, _, *found = self._library.cuStreamGetCaptureInfo(stream)
+        """The graph that is captured; the nodes that come last in it, edges to them, how many."""
+        error, _, _, *found = self._library.cuStreamGetCaptureInfo(stream)
         self._check((error,), "cuStreamGetCaptureInfo")
         return tuple(found)
 

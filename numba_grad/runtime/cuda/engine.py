@@ -24,6 +24,7 @@ from numba_grad.locks import new_lock
 from numba_grad.runtime.cuda import checks, graphs
 from numba_grad.runtime.cuda.arrays import STAGED_BYTES, DeviceArray, empty
 from numba_grad.runtime.cuda.branches import MOST_STEPS, Turn, turns
+from numba_grad.runtime.cuda.conditional_nodes import ConditionalNodes, Deciding
 from numba_grad.runtime.cuda.device_loops import DeviceLoops
 from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.driver import current_driver, running_driver
@@ -34,11 +35,11 @@ from numba_grad.runtime.cuda.memory import (
     give_back_pinned_number,
     take_pinned_number,
 )
-from numba_grad.runtime.cuda.rows import Walk, launches_of, straight_ends
+from numba_grad.runtime.cuda.rows import Fork, Walk, launches_of, straight_ends
 from numba_grad.runtime.cuda.streams import Event, Stream, current_stream
 from numba_grad.runtime.cuda.stretches import MOST_JOINED, Stretches
 from numba_grad.runtime.library import symbol_address
-from numba_grad.runtime.plan import Plan
+from numba_grad.runtime.plan import Control, Plan
 from numba_grad.runtime.progress import Bars, shown_loops
 
 # From so many steps on a graph pays: launching one costs what a few kernels cost. Of a loop each
@@ -80,14 +81,12 @@ class Program:
     """A plan made ready to run on one GPU. Any number of threads may run it at once."""
 
     def __init__(
-        self, plan: Plan, device: int, decision: Callable[[], DeviceCode] | None = None
+        self, plan: Plan, device: int, build: Callable[[str], DeviceCode] | None = None
     ) -> None:
-        """`decision` gives the kernel of `DECISION_SOURCE`, when it is needed. Without it the host
-        sees each trip of a `while`."""
+        """`build` makes the kernels of conditional nodes. Without it, the host decides."""
         self.plan = plan
         self.device = device
-        self._decision = decision
-        self.can_decide = decision is not None
+        self.build = build
         self.driver: Driver = current_driver()
         with active(device):
             self.kernels = [
@@ -101,6 +100,9 @@ class Program:
         self.has_rows = bool((plan.steps[:, 0] < 0).any())
         self.shown_loops = shown_loops(plan)
         launches = launches_of(plan) if self.has_rows else len(self.steps)
+        self.has_choices = bool((plan.steps[:, 0] == Control.SWITCH).any())
+        if self.has_choices and build is None:
+            launches = None
         self.is_captured = (
             all(can_be_captured)
             and launches is not None
@@ -152,10 +154,11 @@ class Program:
         extents = (blocks, 1, 1), (threads, 1, 1)
         self.driver.launch(function, *extents, 0, stream.handle, address, 8 * count)
 
-    def decision(self) -> int:
-        """The kernel of `DECISION_SOURCE`."""
-        assert self._decision is not None
-        return loaded_function(self.driver, self.device, self._decision())
+    def deciding(self) -> Deciding:
+        """The kernels of conditional nodes, which are loaded now."""
+        build, driver, device = self.build, self.driver, self.device
+        assert build is not None
+        return Deciding.loaded(lambda source: loaded_function(driver, device, build(source)))
 
     def profile(self, *inputs: Any, repeats: int = 1) -> np.ndarray:
         """Mean seconds of each step over `repeats` runs, by events, after one that is not counted.
@@ -318,7 +321,9 @@ class Activation:
         self.words[program.targets] = self.bases[program.bases_of_words] + program.offsets
         self.written_bases = bases
 
-    def _launch_all(self, stream: Stream, clock: Clock | None = None) -> None:
+    def _launch_all(
+        self, stream: Stream, clock: Clock | None = None, fork: Fork | None = None
+    ) -> None:
         def launch(first: int, end: int) -> None:
             for number in range(first, end):
                 if clock is None:
@@ -330,7 +335,7 @@ class Activation:
         if not program.has_rows:
             launch(0, len(program.steps))
         elif program.is_captured or clock is not None:
-            self._walk(stream, launch)
+            self._walk(stream, launch, fork=fork)
         else:
             if self.stretches is None:
                 self.stretches = Stretches(
@@ -341,14 +346,14 @@ class Activation:
                     self.words,
                     program.launch,
                 )
-                if program.can_decide:
+                if program.build is not None:
                     self.device_loops = DeviceLoops(
                         program.driver,
                         stream,
                         program.starts,
                         program.can_be_repeated,
                         program.launch,
-                        program.decision,
+                        program.deciding,
                     )
             self.stretches.begin()
             self._walk(stream, self.stretches.add, self.stretches.end, self.device_loops)
@@ -361,8 +366,10 @@ class Activation:
         launch: Callable[[int, int], None],
         finish: Callable[[], None] = lambda: None,
         loops: DeviceLoops | None = None,
+        fork: Fork | None = None,
     ) -> None:
-        """`finish` launches what `launch` may have put off; `loops` has the device go on."""
+        """`finish` launches what `launch` may have put off; `loops` has the device go on; `fork`
+        captures all branches."""
         program = self.program
 
         def read(address: int, nbytes: int) -> int:
@@ -400,7 +407,7 @@ class Activation:
                 return None
             return loops.go_on(walk, step, finish, lambda address: self._read(stream, address, 8))
 
-        walk = Walk(program.steps, program.ends, self.words, launch, read, write, look, go_on)
+        walk = Walk(program.steps, program.ends, self.words, launch, read, write, look, go_on, fork)
         is_finished = False
         try:
             walk.run()
@@ -464,11 +471,17 @@ class Activation:
         program = self.program
         self._write_words()
 
+        # Before anything is captured: it may wait for the device.
+        deciding = program.deciding() if program.has_choices else None
+
         def launch(streams: list[Stream]) -> None:
-            if program.turns is None:
-                self._launch_all(streams[0])
-            else:
+            if program.turns is not None:
                 self._launch_in_branches(streams, program.turns)
+                return
+            fork = None
+            if deciding is not None:
+                fork = ConditionalNodes(program.driver, streams[0].handle, deciding).choose
+            self._launch_all(streams[0], fork=fork)
 
         def take_oldest() -> int | None:
             is_full = len(self.graphs) >= _KEPT_GRAPHS

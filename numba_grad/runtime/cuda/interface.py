@@ -5,6 +5,7 @@ and addresses are plain integers. What a call needs to know about a context it t
 that `activate` made current for the calling thread, as the driver itself does.
 """
 
+import enum
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -91,6 +92,14 @@ class PointerAttributes:
 
     kind: str  # "device", "managed" or "host": memory that the driver knows of
     device: int
+
+
+class NodeKind(enum.IntEnum):
+    """Of conditional nodes; the driver's numbers."""
+
+    IF = 0  # the body, if the condition is not 0
+    WHILE = 1  # the body, again and again, while it is not 0
+    SWITCH = 2  # the body with this number
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,13 +291,21 @@ class Driver:
         raise NotImplementedError
 
     def new_condition(self, stream: int) -> int:
-        """A number of the graph that is captured on the stream, which its kernels may set."""
+        """A number of the graph that is captured on the stream, which its kernels set."""
         raise NotImplementedError
 
-    def begin_body(self, stream: int, condition: int, *, is_loop: bool) -> None:
-        """What is captured from here on is done if the condition is not 0 then; in a loop again and
-        again, until it is. Nothing comes after it: `end_capture` ends all of it, and returns the
-        graph that was begun first."""
+    def add_conditional(self, stream: int, condition: int, kind: NodeKind, count: int) -> list[int]:
+        """Add a node to what is captured; its bodies, so many, are graphs that have nothing yet.
+
+        Which of them is done, and how often, is what the condition says when the node is reached.
+        """
+        raise NotImplementedError
+
+    def begin_body(self, stream: int, body: int) -> None:
+        """What is given to the stream until `end_body` is captured for a body."""
+        raise NotImplementedError
+
+    def end_body(self, stream: int) -> None:
         raise NotImplementedError
 
     def instantiate(self, graph: int) -> int:

@@ -5,7 +5,9 @@ what schedules decide; a condition that kernels compute is read from the device,
 them. Where nothing depends on values, the walk can be captured: the graph repeats the loop.
 """
 
+import bisect
 import copy
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -16,6 +18,11 @@ from numba_grad.runtime.plan import Control, LeaveWord, LoopWord, MoveWord, Plan
 
 # How often somebody looks whether a kernel has found something wrong, and at bars: seconds.
 _SLICE = 0.1
+
+
+# On an H200 a node that chooses takes 0.1 ms to make, again for other addresses, and one that
+# launches 3 us. Counted so, a graph has no more than 15 of them (`engine.py`).
+_LAUNCHES_OF_A_CHOICE = 1 << 11
 
 
 def launches_of(plan: Plan) -> int | None:
@@ -41,9 +48,24 @@ def _launches(plan: Plan, first: int, end: int) -> int | None:
             step += length + 1
         elif kernel == Control.SKIP:
             step += int(plan.words[position])
+        elif kernel == Control.SWITCH and plan.is_elsewhere(position):
+            meeting = meeting_of(step - 1, plan.steps, plan.words)
+            starts = plan.words[position + 2 : position + 2 + plan.words[position + 1]].tolist()
+            branches = [_launches(plan, step + start, meeting) for start in starts]
+            if None in branches:
+                return None
+            count += _LAUNCHES_OF_A_CHOICE + sum(filter(None, branches))
+            step = meeting
         else:
             return None
     return count
+
+
+def meeting_of(switch: int, steps: Any, words: Any) -> int:
+    """The step in which the branches of a SWITCH meet: the last row of each leads there."""
+    _, own, *_ = steps[switch]
+    row = switch + words[own + 3]  # before the second branch
+    return int(row + 1 + words[steps[row][1]])
 
 
 def straight_ends(
@@ -67,15 +89,18 @@ _COUNTER, _TRIPS, _TRIPS_ADDRESS = map(
 )
 _LENGTH = int(LoopWord.LENGTH)
 _CONDITION_ADDRESS = int(LeaveWord.CONDITION_ADDRESS)
-_LEAVE = int(Control.LEAVE)
 
 
 class NumberOfDeviceError(Exception):
     """A walk that may not ask the device needs a number of it."""
 
 
-def _refuse(*_: int) -> Any:
+def refuse(*_: int) -> Any:
     raise NumberOfDeviceError
+
+
+# What a walk does with a choice of the device: its address, and what walks through each branch.
+Fork = Callable[[int, list[Callable[[], None]]], None]
 
 
 class Walk:
@@ -89,8 +114,10 @@ class Walk:
     launch : does the steps from one number to another
     read, write : an int64 (`read`: or a boolean, of so many bytes) of the device
     look : called every 0.1 s with the step that comes next
-    go_on : called where a loop may be left by a condition of the device, with that step: whether
-        the loop goes on, after trips that it had the device do, or None if it did nothing
+    go_on : called where a loop may be left by a condition of the device, with the place of that
+        row's words: whether the loop goes on, after trips that it had the device do, or None if it
+        did nothing
+    fork : None where the walk asks the device, and goes one way
     """
 
     def __init__(
@@ -99,18 +126,18 @@ class Walk:
         ends: Sequence[int],
         words: np.ndarray,
         launch: Callable[[int, int], None],
-        read: Callable[[int, int], int],
-        write: Callable[[int, int], None],
-        look: Callable[[int], None],
-        go_on: Callable[[int], bool | None] = lambda step: None,
+        read: Callable[[int, int], int] = refuse,
+        write: Callable[[int, int], None] = refuse,
+        look: Callable[[int], None] = lambda step: None,
+        go_on: Callable[[int], bool | None] = lambda leave: None,
+        fork: Fork | None = None,
     ) -> None:
         self._steps, self._ends = steps, ends
         self.words = words
         self._words: Any = words.data
         self._first, self._end = words.ctypes.data, words.ctypes.data + words.nbytes
         self._launch, self._read, self._write, self._look = launch, read, write, look
-        self._go_on = go_on
-        self._step_of_leave = {own: k for k, (kind, own, *_) in enumerate(steps) if kind == _LEAVE}
+        self._go_on, self._fork = go_on, fork
         # Of each loop that was entered: what its REPEAT does to which words.
         self._moves: dict[int, list[tuple[int, int, int, int]]] = {}
 
@@ -175,7 +202,7 @@ class Walk:
         condition = words[own + _CONDITION_ADDRESS]
         goes_on = None
         if not self._is_word(condition):
-            goes_on = self._go_on(self._step_of_leave[own])
+            goes_on = self._go_on(own)
         if goes_on is None:
             goes_on = self.number(condition, 1)
         if goes_on:
@@ -190,27 +217,54 @@ class Walk:
 
     def _switch(self, own: int) -> int:
         words = self._words
+        if self._fork is not None and not self._is_word(words[own]):
+            return self._all_branches(own)
         chosen = self.number(words[own])
         return words[own + 2 + min(max(chosen, 0), words[own + 1] - 1)]
 
-    # The loop that a LEAVE, by its step, may leave
+    def _all_branches(self, own: int) -> int:
+        words, first = self._words, self._step_of(own) + 1
+        meeting = meeting_of(first - 1, self._steps, words)
+        starts = words[own + 2 : own + 2 + words[own + 1]].tolist()
+        assert self._fork is not None
+        self._fork(
+            words[own], [functools.partial(self._run, first + start, meeting) for start in starts]
+        )
+        return meeting - first
+
+    def _step_of(self, own: int) -> int:
+        """The row whose words are at this place."""
+        return bisect.bisect_right(self._steps, own, key=lambda step: step[1]) - 1
+
+    # The loop that a LEAVE, with its words at a place, may leave
 
     def _loop(self, leave: int) -> int:
-        own = self._steps[leave][1]
-        return self._place(self._words[own + LeaveWord.LOOP_ADDRESS])
+        return self._place(self._words[leave + LeaveWord.LOOP_ADDRESS])
 
     def address_of_condition(self, leave: int) -> int:
-        return self._words[self._steps[leave][1] + _CONDITION_ADDRESS]
+        return self._words[leave + _CONDITION_ADDRESS]
 
     def places_of_loop(self, leave: int) -> np.ndarray:
-        """Of the words that say what a trip does, and where its results are afterwards; not of the
-        number of trips."""
+        """Of the words that say what the next trip does, and where its results are afterwards.
+
+        Not of those that loops inside begin with anew, nor of the number of trips.
+        """
         loop = self._loop(leave)
-        address = self._first + 8 * loop
-        ends = (own for kind, own, *_ in self._steps[leave:] if kind == Control.REPEAT)
-        end = next(own for own in ends if self._words[own] == address)
-        moved = [word for word, *_ in self._moves[loop] if not loop < word < end]
-        return np.array([*range(loop + _COUNTER + 1, end), *moved])
+        step = self._step_of(loop)
+        repeat = step + 1 + self._words[loop + _LENGTH]
+        _, end, *_ = self._steps[repeat]
+        left_out = {loop + _COUNTER}
+        for kind, own, *_ in self._steps[step + 1 : repeat]:
+            if kind == Control.LOOP:
+                left_out.update([own + _COUNTER, own + _TRIPS, *self._targets(own)])
+        places = dict.fromkeys([*range(loop, end), *self._targets(loop)])
+        return np.array([place for place in places if place not in left_out])
+
+    def _targets(self, loop: int) -> list[int]:
+        """The places of the words that a loop moves."""
+        words, first = self._words, loop + LoopWord.END
+        end = first + words[loop + LoopWord.MOVES] * MoveWord.END
+        return [self._place(words[k + MoveWord.TARGET]) for k in range(first, end, MoveWord.END)]
 
     def trips_left(self, leave: int) -> int:
         """How many more trips end where the condition is asked, whatever it says."""
@@ -220,26 +274,21 @@ class Walk:
     def count_trips(self, leave: int, trips: int) -> None:
         self._words[self._loop(leave) + _COUNTER] += trips
 
-    def trial(self) -> Self:
-        """A walk that is where this one is, and changes nothing."""
-        trial = copy.copy(self)
-        trial.words = self.words.copy()
-        trial._words = trial.words.data
-        trial._moves = dict(self._moves)
-        trial._read = trial._write = _refuse
-        trial._go_on = _refuse
-        trial._look = lambda step: None
-        return trial
+    def copied(self, launch: Callable[[int, int], None], fork: Fork) -> Self:
+        """A walk that is where this one is, changes nothing of it, and asks the device nothing."""
+        other = copy.copy(self)
+        other.words = self.words.copy()
+        other._words = other.words.data
+        other._moves = dict(self._moves)
+        other._launch, other._fork = launch, fork
+        other._read = other._write = other._go_on = refuse
+        other._look = lambda step: None
+        return other
 
-    def goes_round(self, leave: int, launch: Callable[[int, int], None]) -> bool:
-        """Walk from this step until it comes next again, unless that needs numbers of the
-        device."""
-        self._launch = launch
-        try:
-            self._run(leave + 1, leave)
-        except NumberOfDeviceError:
-            return False
-        return True
+    def go_round(self, leave: int) -> None:
+        """Walk from this row until it comes next again."""
+        step = self._step_of(leave)
+        self._run(step + 1, step)
 
     # Memory
 

@@ -1,0 +1,101 @@
+"""Nodes of captured graphs that decide, on the device, what is done: loops and branches.
+
+A kernel of one thread reads what decides and sets the condition of the node, by a function of
+CUDA's device runtime.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from numba_grad.runtime.cuda.interface import Driver, NodeKind
+
+# Decides on the next trip of a loop. Words: whether it goes on, how many times this may be decided,
+# and the conditions of what comes then (the loop, or the rest of its trips) and of the loop. What
+# is left of the number is negated, and one less, where the loop has ended.
+DECISION_SOURCE = """\
+@cuda.jit("void(CPointer(uint8), CPointer(int64), int64, int64)")
+def kernel(goes_on, decisions, following, loop):
+    # while: whether there is another trip
+    if cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x == 0:
+        left = decisions[0] - 1
+        value = 0
+        if goes_on[0] != 0:
+            if left > 0:
+                value = 1
+            decisions[0] = left
+        else:
+            decisions[0] = -left - 1
+        set_conditional(uint64(following), uint32(value))
+        if value == 0:
+            set_conditional(uint64(loop), uint32(0))
+"""
+
+# Chooses a branch. Words: the index, how many branches there are, and the condition of the node.
+CHOICE_SOURCE = """\
+@cuda.jit("void(CPointer(int64), int64, int64)")
+def kernel(index, branches, condition):
+    # switch: which branch
+    if cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x == 0:
+        chosen = index[0]
+        if chosen >= branches:
+            chosen = branches - 1
+        if chosen < 0:
+            chosen = 0
+        set_conditional(uint64(condition), uint32(chosen))
+"""
+
+_ONE = (1, 1, 1)
+
+
+class Deciding(NamedTuple):
+    """The two kernels, loaded."""
+
+    decision: int
+    choice: int
+
+    @classmethod
+    def loaded(cls, load: Callable[[str], int]) -> Self:
+        return cls(load(DECISION_SOURCE), load(CHOICE_SOURCE))
+
+
+class ConditionalNodes:
+    """What adds them to the graph that is captured on a stream."""
+
+    def __init__(self, driver: Driver, stream: int, kernels: Deciding) -> None:
+        self._driver, self._stream, self._kernels = driver, stream, kernels
+
+    def new_condition(self) -> int:
+        return self._driver.new_condition(self._stream)
+
+    def decide(self, goes_on: int, decisions: int, following: int, loop: int) -> None:
+        """The kernel of `DECISION_SOURCE`, of two addresses and two conditions."""
+        self._launch(self._kernels.decision, goes_on, decisions, following, loop)
+
+    def repeat(self, condition: int, write: Callable[[], None]) -> None:
+        """Again and again while the condition is not 0: what `write` gives to the stream."""
+        self._add(NodeKind.WHILE, condition, [write])
+
+    def follow(self, condition: int, write: Callable[[], None]) -> None:
+        """Once if the condition is not 0: what `write` gives to the stream."""
+        self._add(NodeKind.IF, condition, [write])
+
+    def choose(self, index: int, branches: Sequence[Callable[[], None]]) -> None:
+        """One of what these give to the stream, by the int64 at an address."""
+        condition = self.new_condition()
+        self._launch(self._kernels.choice, index, len(branches), condition)
+        self._add(NodeKind.SWITCH, condition, branches)
+
+    def _launch(self, kernel: int, *words: int) -> None:
+        packed = np.array(words, np.int64)
+        address, nbytes = packed.ctypes.data, packed.nbytes
+        self._driver.launch(kernel, _ONE, _ONE, 0, self._stream, address, nbytes)
+
+    def _add(self, kind: NodeKind, condition: int, writes: Sequence[Callable[[], None]]) -> None:
+        driver, stream = self._driver, self._stream
+        bodies = driver.add_conditional(stream, condition, kind, len(writes))
+        for body, write in zip(bodies, writes, strict=True):
+            driver.begin_body(stream, body)
+            write()
+            driver.end_body(stream)
