@@ -410,7 +410,9 @@ def test_each_compiler_that_is_installed(name, monkeypatch):
     assert usage.spilled_bytes == 0
     # By C's convention: Numba's own would have a place for the result first.
     decision = front_end.compile_to_ptx(DECISION_SOURCE, "sm_90")
-    (declared,) = re.findall(r"\.extern \.func +cudaGraphSetConditional\s*\((.*?)\)", decision, re.S)
+    (declared,) = re.findall(
+        r"\.extern \.func +cudaGraphSetConditional\s*\((.*?)\)", decision, re.S
+    )
     assert re.findall(r"\.b\d+", declared) == [".b64", ".b32"]
     link.link(decision, "sm_90")
 
