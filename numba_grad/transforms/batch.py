@@ -4,13 +4,15 @@ One batched program, not a loop. What does not depend on the batched nodes is sh
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from numba_grad.dtypes import is_inexact
 from numba_grad.errors import InternalError, explain
 from numba_grad.graph.node import OPS, Node, argument, grad_mode, recording
+from numba_grad.graph.traced_bodies import rebuilding
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.graph.walk import rebuilt, toposort
 from numba_grad.ops.control import custom, custom_node
@@ -43,13 +45,14 @@ def batch(
     done = dict(batched)
     again: dict[Node, Node] = {}
     is_recorded = grad_mode.enabled
+    oldest = min([x.serial for x in batched], default=0)
     for node in toposort(outputs, stop=lambda n: n in batched or n.value is not None):
         if node in done or node.value is not None:
             continue
         is_batched = tuple([x in done for x in node.inputs])
-        if any(is_batched):
+        if any(is_batched) or (node.serial > oldest and rules_read(node, done)):
             with recording(is_recorded and not _was_recorded_without_history(node)):
-                done[node] = _batched_node(node, is_batched, done, again, size)
+                done[node] = _batched_node(node, is_batched, batched, done, again, size)
         elif since is not None and node.serial >= since and node.inputs:
             again[node] = rebuilt(node, tuple([again.get(x, x) for x in node.inputs]), again)
     return [done[node] if node in done else repeat(node, size) for node in outputs]
@@ -74,6 +77,7 @@ def batched_type(type: Type | TupleType, size: int) -> Type | TupleType:
 def _batched_node(
     node: Node,
     is_batched: tuple[bool, ...],
+    given: Mapping[Node, Node],
     done: dict[Node, Node],
     again: dict[Node, Node],
     size: int,
@@ -90,8 +94,13 @@ def _batched_node(
             )
         )
     inputs = [done[x] if x in done else again.get(x, x) for x in node.inputs]
+    within = node.op.extras.get("within")
+    params = node.params if within is None else within(node.params, given)
+    if not any(is_batched):  # only a rule needs the batch
+        is_batched = (*is_batched[:-1], True)
+        inputs[-1] = repeat(inputs[-1], size)
     try:
-        result = node.op.batch(is_batched, *inputs, **node.params)
+        result = node.op.batch(is_batched, *inputs, **params)
     except Exception as error:
         error.add_note(f"in the batching rule of {node.op.name}, recorded as {node.type}")
         raise
@@ -100,6 +109,30 @@ def _batched_node(
             f"batch of {node.op.name}: {result.type} for a batch of {size} {node.type}"
         )
     return result
+
+
+def rules_read(node: Node, nodes: Container[Node]) -> bool:
+    """Whether the derivative of `node` depends on any of `nodes` by the rule of a user's function:
+    of its own, or of one that a graph in its params calls. The rule is asked, since what it closes
+    over is in no graph."""
+    if not node.requires_grad:
+        return False
+    if node.op is not custom:
+        inner = node.op.extras.get("nodes_with_rules")
+        return inner is not None and any(rules_read(x, nodes) for x in inner(**node.params))
+    context = node.params["context"]
+    asked = [(context.pullback, node.type.items)]
+    if context.has_tangent:
+        asked.append((context.push_forward, [x.type for x in node.inputs[: context.tensor_count]]))
+    found: list[Node] = []
+    for rule, types in asked:
+        seeds = [argument(type, is_inexact(type.dtype)) for type in types]
+        try:
+            with recording(True), rebuilding():
+                found += [g for g in rule(seeds, node) if g is not None]
+        except Exception:
+            continue  # which who differentiates is told
+    return any(x in nodes for x in toposort(found))
 
 
 def _batched_custom(node: Node, done: dict[Node, Node], size: int) -> Node:

@@ -9,7 +9,8 @@ from numba_grad.graph.node import OPS, Node, Op, argument, recording
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.control import aliases, result, with_results
 from numba_grad.ops.families import zeros_like
-from numba_grad.transforms.call import CallTarget, CallVjp
+from numba_grad.transforms.batch import rules_read
+from numba_grad.transforms.call import CallBatched, CallTarget, CallVjp, targets_in, with_targets
 from numba_grad.transforms.loop_params import LoopParams, Shape
 from numba_grad.transforms.vjp import add_cotangents
 
@@ -325,17 +326,20 @@ def carried_along(body: CallTarget, is_batched: Sequence[bool], carried: int) ->
 
 
 def depending_on(body: CallTarget, flags: Sequence[bool]) -> list[bool]:
-    """Which outputs of a graph depend on the arguments that have a flag."""
+    """Which outputs of a graph depend on the arguments that have a flag; within surroundings that
+    are batched, also by the rules of a user's function."""
     depends = {node for node, flag in zip(body.arguments, flags, strict=True) if flag}
+    depends.update(body.surroundings)
     for node in toposort(body.outputs):
-        if any(x in depends for x in node.inputs):
+        is_read = any(x in depends for x in node.inputs)
+        if is_read or (body.surroundings and rules_read(node, depends)):
             depends.add(node)
     return [node in depends for node in body.outputs]
 
 
 def batched_body(
     body: CallTarget, flags: tuple[bool, ...], size: int, carried: int
-) -> tuple[CallTarget, list[bool]]:
+) -> tuple[CallBatched, list[bool]]:
     """The body of a batch, and which of its outputs have a batch axis."""
     has_axis = depending_on(body, flags)
     has_axis[:carried] = flags[:carried]
@@ -356,6 +360,8 @@ def member_by_member(
     `target`: a graph of the params, by which the loop's body is remembered.
     """
     size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
+    # What rules may have kept are rows as well.
+    kept = {x: rows for other in targets_in(params) for x, rows in other.surroundings.items()}
     rows = [x for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis]
     shared = [x for x, has_axis in zip(inputs, is_batched, strict=True) if not has_axis]
 
@@ -364,15 +370,19 @@ def member_by_member(
             argument(x.type.of_shape(x.shape[1:]) if has_axis else x.type, is_inexact(x.dtype))
             for x, has_axis in zip(inputs, is_batched, strict=True)
         ]
+        of_kept = {x: argument(x.type, is_inexact(x.dtype)) for x in kept}
         with recording(True):
-            node = with_results(op, members, params)
+            own = with_targets(params, lambda other: other.rebuilt(of_kept))
+            node = with_results(op, members, own)
             results = [result(node, k) for k in range(number_of_results)]
         of_rows = [m for m, has_axis in zip(members, is_batched, strict=True) if has_axis]
         others = [m for m, has_axis in zip(members, is_batched, strict=True) if not has_axis]
-        return CallTarget(f"member of {target.name}", [*of_rows, *others], results)
+        arguments = [*of_rows, *of_kept.values(), *others]
+        return CallTarget(f"member of {target.name}", arguments, results)
 
     key = ("member", op, tuple(params.items()), tuple(is_batched), tuple(x.type for x in inputs))
     body = target.derived(key, make)
+    rows += kept.values()
     params_of_loop = LoopParams(body, 0, len(rows), size)
     node = with_results(OPS["loop"], [*rows, *shared], params_of_loop.of_node)
     return aliases([result(node, k) for k in range(number_of_results)])

@@ -13,7 +13,7 @@ from numba_grad.ops.control import aliases, by_pullback, result, with_results
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.batch import repeat
 from numba_grad.transforms.bodies import depending_on, member_by_member
-from numba_grad.transforms.call import CallTarget, Evaluate, rebuild_with_targets
+from numba_grad.transforms.call import OF_TARGETS, CallBatched, CallTarget, Evaluate
 from numba_grad.transforms.jvp import Tangent
 
 Branches = tuple[CallTarget, ...]
@@ -178,17 +178,21 @@ def _batch(is_batched: Sequence[bool], *inputs: Node, branches: Branches) -> Nod
     batched, has_axis = branches[0].derived(
         ("batched branches", branches, flags, size), lambda: _batched(branches, flags, size)
     )
-    results = branch(inputs[0], batched, inputs[1:])
+    captured = [node for own in batched for node in own.captured]
+    targets = with_common_arguments([own.target for own in batched], len(flags))
+    results = branch(inputs[0], targets, [*inputs[1:], *captured])
     return aliases(
         [x if has else repeat(x, size) for x, has in zip(results, has_axis, strict=True)]
     )
 
 
-def _batched(branches: Branches, flags: tuple[bool, ...], size: int) -> tuple[Branches, list[bool]]:
+def _batched(
+    branches: Branches, flags: tuple[bool, ...], size: int
+) -> tuple[list[CallBatched], list[bool]]:
     """The branches of a batch, and which results have a batch axis: those of any branch."""
     depends = [depending_on(own, flags) for own in branches]
     has_axis = [any(column) for column in zip(*depends, strict=True)]
-    return tuple([own.batched(flags, size, tuple(has_axis)) for own in branches]), has_axis
+    return [own.batched(flags, size, tuple(has_axis)) for own in branches], has_axis
 
 
 branch_op = Op(
@@ -202,7 +206,7 @@ branch_op = Op(
         "pullback": _pullback,
         "with_tangents": _with_tangents,
         "evaluate": _evaluate,
-        "rebuild": rebuild_with_targets,
+        **OF_TARGETS,
     },
     jvp=_jvp,
 )

@@ -10,6 +10,7 @@ mode it is a call of a function that computes values and tangents together.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -51,10 +52,18 @@ class CallTarget:
         "devices",
         "name",
         "outputs",
+        "surroundings",
     )
 
-    def __init__(self, name: str, arguments: Sequence[Node], outputs: Sequence[Node]) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[Node],
+        outputs: Sequence[Node],
+        surroundings: Mapping[Node, Node] = MappingProxyType({}),
+    ) -> None:
         self.name = name
+        self.surroundings = surroundings  # see `within`
         self.arguments = tuple(arguments)
         self.devices = tuple([node.type.device for node in outputs])
         self.outputs = _on_one_device(self.arguments, outputs)
@@ -89,6 +98,13 @@ class CallTarget:
         replaced = {**replacement, **dict(zip(self.arguments, arguments, strict=True))}
         with recording(True):
             return CallTarget(self.name, arguments, substitute(self.outputs, replaced))
+
+    def within(self, batched: Mapping[Node, Node]) -> "CallTarget":
+        """The same graph, about to be batched: its rules may have kept what takes a batch axis in
+        the surroundings, which is none of its arguments: nodes, and what takes their place."""
+        if not self.has_rules:
+            return self
+        return CallTarget(self.name, self.arguments, self.outputs, batched)
 
     def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
         """What is made of this graph once: its derivatives, its batched forms."""
@@ -244,7 +260,7 @@ class CallTarget:
 
     def batched(
         self, is_batched: tuple[bool, ...], size: int, has_axis: tuple[bool, ...] | None = None
-    ) -> "CallTarget":
+    ) -> "CallBatched":
         """The function with a batch axis in front of these arguments, and of the outputs that
         `has_axis` names, by default of all."""
         key = ("batched", is_batched, size, has_axis)
@@ -252,7 +268,7 @@ class CallTarget:
 
     def _make_batched(
         self, is_batched: tuple[bool, ...], size: int, has_axis: tuple[bool, ...] | None
-    ) -> "CallTarget":
+    ) -> "CallBatched":
         if has_axis is None:
             has_axis = (True,) * len(self.outputs)
         replaced = {
@@ -262,12 +278,15 @@ class CallTarget:
         }
         with_axis = [x for x, has in zip(self.outputs, has_axis, strict=True) if has]
         with recording(True):  # whoever asks first: others differentiate what is remembered
-            batched = iter(batch(with_axis, replaced, size))
+            batched = iter(batch(with_axis, {**self.surroundings, **replaced}, size))
         outputs = [
             next(batched) if has else x for x, has in zip(self.outputs, has_axis, strict=True)
         ]
         arguments = [replaced.get(node, node) for node in self.arguments]
-        return CallTarget(f"batched {self.name}", arguments, outputs)
+        name = f"batched {self.name}"
+        if self.surroundings:
+            return CallBatched(*_closed(name, arguments, outputs))
+        return CallBatched(CallTarget(name, arguments, outputs), [])
 
 
 def has_rules(node: Node) -> bool:
@@ -278,10 +297,13 @@ def has_rules(node: Node) -> bool:
 
 def targets_of(node: Node) -> list[CallTarget]:
     """The graphs in the params of a call, a loop or a branch."""
-    if node.op.family != "call":
-        return []
+    return targets_in(node.params) if node.op.family == "call" else []
+
+
+def targets_in(params: Mapping[str, Any]) -> list[CallTarget]:
+    """The same of the params."""
     found: list[Any] = []
-    for value in node.params.values():
+    for value in params.values():
         found += value if value.__class__ is tuple else (value,)
     return [x for x in found if x.__class__ is CallTarget]
 
@@ -290,16 +312,45 @@ def rebuild_with_targets(
     node: Node, inputs: tuple[Node, ...], replacement: dict[Node, Node]
 ) -> Node:
     """For `extras["rebuild"]` of calls, loops and branches."""
-    params = node.params
-    if has_rules(node):
-        others = {target: target.rebuilt(replacement) for target in targets_of(node)}
-        params = {
-            name: tuple([others.get(x, x) for x in value])
-            if value.__class__ is tuple
-            else others.get(value, value)
-            for name, value in params.items()
-        }
+    params = with_targets(node.params, lambda target: target.rebuilt(replacement))
     return with_results(node.op, inputs, params)
+
+
+def with_targets(
+    params: dict[str, Any], change: Callable[[CallTarget], CallTarget]
+) -> dict[str, Any]:
+    """The params of a call, a loop or a branch, with other graphs where one has rules."""
+    targets = targets_in(params)
+    if not any(target.has_rules for target in targets):
+        return params
+    others = {target: change(target) for target in targets}
+    return {
+        name: tuple([others.get(x, x) for x in value])
+        if value.__class__ is tuple
+        else others.get(value, value)
+        for name, value in params.items()
+    }
+
+
+def params_within(params: dict[str, Any], batched: Mapping[Node, Node]) -> dict[str, Any]:
+    """For `extras["within"]` of calls, loops and branches: the params for a batching rule, where
+    these nodes of the surroundings take a batch axis."""
+    return with_targets(params, lambda target: target.within(batched))
+
+
+def nodes_with_rules(**params: Any) -> list[Node]:
+    """For `extras["nodes_with_rules"]` of calls, loops and branches: what in their graphs has rules
+    of a user's."""
+    targets = [target for target in targets_in(params) if target.has_rules]
+    return [x for target in targets for x in toposort(target.outputs) if has_rules(x)]
+
+
+# What walks graphs asks calls, loops and branches for what concerns the graphs in their params.
+OF_TARGETS = {
+    "rebuild": rebuild_with_targets,
+    "within": params_within,
+    "nodes_with_rules": nodes_with_rules,
+}
 
 
 def _closed(
@@ -337,6 +388,13 @@ class CallJvp(NamedTuple):
     target: CallTarget
     numbers: tuple[int, ...]  # which outputs have a tangent: the last outputs of `target`
     captured: list[Node]
+
+
+class CallBatched(NamedTuple):
+    """A function for a batch: of the arguments and `captured`."""
+
+    target: CallTarget
+    captured: list[Node]  # what a user's rule closes over, where members go their own ways
 
 
 def _sources(outputs: Sequence[Node], arguments: Sequence[Node]) -> list[Node]:
@@ -401,8 +459,8 @@ def _call_of_jvp(
 
 def _batch_call(is_batched: Sequence[bool], *inputs: Node, target: CallTarget, kept: int) -> Node:
     size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
-    batched = target.batched(tuple(is_batched), size)
-    return with_results(call_op, inputs, {"target": batched, "kept": kept})
+    batched, captured = target.batched(tuple(is_batched), size)
+    return with_results(call_op, [*inputs, *captured], {"target": batched, "kept": kept})
 
 
 def _evaluate(evaluate: Evaluate, *arrays: Any, target: CallTarget, kept: int) -> tuple[Any, ...]:
@@ -421,7 +479,7 @@ call_op = Op(
         "pullback": _pullback,
         "with_tangents": _with_tangents,
         "evaluate": _evaluate,
-        "rebuild": rebuild_with_targets,
+        **OF_TARGETS,
     },
     jvp=_jvp,
 )

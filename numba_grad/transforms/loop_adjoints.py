@@ -27,7 +27,7 @@ from numba_grad.transforms.bodies import (
     member_by_member,
     with_body_of_tangents,
 )
-from numba_grad.transforms.call import CallTarget, Evaluate, rebuild_with_targets
+from numba_grad.transforms.call import OF_TARGETS, CallTarget, Evaluate
 from numba_grad.transforms.carried_cotangents import CarriedCotangents, carrying_less
 from numba_grad.transforms.loop_params import AdjointParams, LoopParams, WhileParams
 
@@ -226,5 +226,5 @@ adjoint_op = Op(
     _infer,
     by_pullback,
     _batch,
-    extras={"pullback": _pullback, "evaluate": _evaluate, "rebuild": rebuild_with_targets},
+    extras={"pullback": _pullback, "evaluate": _evaluate, **OF_TARGETS},
 )

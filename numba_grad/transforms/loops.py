@@ -36,7 +36,7 @@ from numba_grad.transforms.bodies import (
     inputs_with_tangents,
     with_body_of_tangents,
 )
-from numba_grad.transforms.call import CallTarget, Evaluate, rebuild_with_targets
+from numba_grad.transforms.call import OF_TARGETS, CallTarget, Evaluate
 from numba_grad.transforms.carried_cotangents import carrying_less
 from numba_grad.transforms.jvp import Tangent
 from numba_grad.transforms.loop_adjoints import loop_adjoint
@@ -308,7 +308,8 @@ def _batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
     for k, (x, was, flag) in enumerate(zip(inputs, is_batched, flags, strict=True)):
         x = repeat(x, size) if flag and not was else x
         given.append(_axes_swapped(x) if flag and carried <= k < carried + sequences else x)
-    node = with_results(loop_op, given, replace(own, body=batched).of_node)
+    given += batched.captured
+    node = with_results(loop_op, given, replace(own, body=batched.target).of_node)
     results = []
     for k, has in enumerate([*has_axis, *flags[:carried]]):
         x = result(node, k)
@@ -334,7 +335,7 @@ loop_op = Op(
         "pullback": _pullback,
         "with_tangents": _with_tangents,
         "evaluate": _evaluate,
-        "rebuild": rebuild_with_targets,
+        **OF_TARGETS,
         "last_row": lambda number, **params: LoopParams(**params).last_row(number),
     },
     jvp=_jvp,

@@ -6,7 +6,7 @@ compiled together with the forward computation.
 """
 
 import functools
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import Any
 
 from numba_grad.errors import GradientError, InternalError, explain
@@ -220,13 +220,17 @@ def released_error(node: Node | None) -> GradientError:
     )
 
 
-def reached(roots: Iterable[Node], targets: Iterable[Node] | None = None) -> list[Node]:
+def reached(
+    roots: Iterable[Node], targets: Iterable[Node] | None = None, walls: Collection[Node] = ()
+) -> list[Node]:
     """The nodes that gradients flow through, inputs before users.
 
     With `targets`, only those on a way from a root to a target, and nothing below a target unless
-    another target is there.
+    another target is there. No way leads through `walls`.
     """
-    order = history_of(roots).nodes
+    order = history_of(roots, walls).nodes
+    if walls:
+        order = [node for node in order if node not in walls]
     if targets is None:
         return order
     leads = leading_to(order, set(targets))

@@ -18,7 +18,7 @@ from numba_grad.transforms.bodies import (
     inputs_with_tangents,
     member_by_member,
 )
-from numba_grad.transforms.call import CallTarget, Evaluate, rebuild_with_targets
+from numba_grad.transforms.call import OF_TARGETS, CallTarget, Evaluate
 from numba_grad.transforms.jvp import Tangent
 from numba_grad.transforms.loop_adjoints import loop_adjoint
 from numba_grad.transforms.loop_params import WhileParams
@@ -140,7 +140,7 @@ while_op = Op(
         "pullback": _pullback,
         "with_tangents": _with_tangents,
         "evaluate": _evaluate,
-        "rebuild": rebuild_with_targets,
+        **OF_TARGETS,
     },
     jvp=_jvp,
 )

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import itertools
 import pickle
 
 import numpy as np
@@ -683,3 +684,169 @@ def test_derivatives_that_a_loop_moves_on_require_no_grad(sine):
         expected = 0.5 * ng.grad(ng.grad(lambda x: loop(np.sin(x))))(0.6)
         np.testing.assert_allclose(found, expected, rtol=1e-12)
         assert not ng.fori_loop(0, 3, of_a_constant, 0.3).requires_grad
+
+
+# Rules that close over what is mapped: what they keep is in no graph that `vmap` sees. The rules
+# say what the derivative is, so the loop in Python without rules is to be met, in all orders.
+
+
+def _kept_in_residuals(y):
+    f = ng.custom_vjp(lambda x: np.sin(x))
+    f.defvjp(lambda x: (f(x), (np.cos(x) * y, y)), lambda kept, g: (g * kept[0] / kept[1],))
+    return f
+
+
+def _kept_by_forward_rule(y):
+    f = ng.custom_jvp(lambda x: np.sin(x))
+    f.defjvp(lambda p, t: (f(*p), np.cos(p[0]) * y * t[0] / y))
+    return f
+
+
+def _kept_by_function(y):
+    class Sine(ng.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x, y)
+            return np.sin(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            x, saved = ctx.saved_tensors
+            return g * np.cos(x) * saved / y
+
+    return Sine.apply
+
+
+def _in_python(f, state, rows):
+    for row in rows:
+        state = f(state, row)
+    return state
+
+
+def _scanned(f, state, rows, **options):
+    return ng.scan(lambda state, row: (f(state, row), None), state, rows, **options)[0]
+
+
+KEEPING = {
+    "residuals": _kept_in_residuals,
+    "forward rule": _kept_by_forward_rule,
+    "Function": _kept_by_function,
+}
+LOOPS = {
+    "Python": _in_python,
+    "scan": _scanned,
+    "within memory": lambda f, x, rows: _scanned(f, x, rows, memory="2 states"),
+    "while": lambda f, x, rows: ng.while_loop(
+        lambda c: c[0] < len(rows), lambda c: (c[0] + 1, f(c[1], rows[c[0]])), (0, x)
+    )[1],
+    "scan in scan": lambda f, x, rows: _scanned(
+        lambda x, row: ng.fori_loop(0, 1, lambda _, x: f(x, row), x), x, rows
+    ),
+    "branch": lambda f, x, rows: _scanned(
+        lambda x, row: ng.cond(x > -9.0, f, lambda x, row: x, x, row), x, rows
+    ),
+    "checkpoint": lambda f, x, rows: _scanned(ng.checkpoint(f), x, rows),
+    "jit": lambda f, x, rows: ng.jit(lambda x: _scanned(f, x, rows))(x),
+}
+# What a rule closes over, made of what is mapped, or not, and the loop's state and row.
+CLOSED_OVER = {
+    "mapped": lambda mapped, other, state, row: mapped,
+    "computed": lambda mapped, other, state, row: np.exp(mapped * other),
+    "carried": lambda mapped, other, state, row: 2.0 + state * mapped,
+    "row": lambda mapped, other, state, row: row * mapped,
+}
+ORDERS = {
+    "grad of vmap": lambda f, x, y: ng.grad(lambda x, y: np.sum(f(x, y)))(x, y),
+    "grad of vmap, by what is not mapped": lambda f, x, y: ng.grad(lambda y: np.sum(f(x, y)))(y),
+    "tangents of vmap": lambda f, x, y: ng.jvp(f, (x, y), (x, y))[1],
+    "hessian of vmap": lambda f, x, y: ng.hessian(lambda x: np.sum(f(x, y)))(x),
+    "vmap of vmap": lambda f, x, y: ng.grad(
+        lambda y: np.sum(ng.vmap(lambda y: f(x, y))(y * np.array([1.0, 0.5])) ** 2)
+    )(y),
+    "tangents of gradients": lambda f, x, y: ng.jvp(ng.grad(lambda x: np.sum(f(x, y))), (x,), (x,))[
+        1
+    ],
+}
+
+
+def _quick(loop, keeping, closed):
+    return (loop, keeping, closed) in {
+        ("Python", "residuals", "mapped"),
+        ("scan", "Function", "computed"),
+        ("branch", "forward rule", "mapped"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("loop", "keeping", "closed"),
+    [
+        pytest.param(*case, marks=() if _quick(*case) else pytest.mark.thorough)
+        for case in itertools.product(LOOPS, KEEPING, CLOSED_OVER)
+    ],
+)
+def test_rules_in_loops_may_close_over_what_is_mapped(loop, keeping, closed):
+    rows, mapped, other = ng.tensor(ROWS + 1.0), np.array([0.5, 1.2]), np.array(0.8)
+
+    def function(loop, keeping):
+        def f(x, y):
+            # Values of the loop depend on nothing mapped, but for its first state.
+            def step(state, row):
+                return 0.5 * state + keeping(CLOSED_OVER[closed](x, y, state, row))(state * row)
+
+            return loop(step, 0.3 * x, rows)
+
+        return ng.vmap(f, in_axes=(0, None))
+
+    with ng.configure(engine="reference"):
+        for order, derivative in ORDERS.items():
+            found = derivative(function(LOOPS[loop], KEEPING[keeping]), mapped, other)
+            expected = derivative(function(_in_python, lambda y: np.sin), mapped, other)
+            np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12, err_msg=order)
+
+
+def test_only_a_rule_may_read_what_is_mapped():
+    def scaled(factor):
+        f = ng.custom_vjp(lambda x: x * 1.0)
+        f.defvjp(lambda x: (f(x), None), lambda _, g: (factor * g,))
+        return f
+
+    loops = {
+        3.0: lambda f, x: f(x),
+        3.5: lambda f, x: ng.cond(x > 0.0, f, lambda x: x, x) * 7 / 6,
+        5.0: lambda f, x: ng.scan(lambda c, _: (f(c), None), x, length=2)[0],
+        9.0: lambda f, x: ng.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, f(c[1])), (0, x))[
+            1
+        ],
+    }
+    with ng.configure(engine="reference"):
+        for expected, loop in loops.items():
+            of_each = ng.vmap(lambda y, x, loop=loop: loop(scaled(y), x), in_axes=(0, None))
+            found = ng.grad(lambda x, f=of_each: np.sum(f(FACTORS, x)))(0.7)
+            assert found.item() == pytest.approx(expected)
+
+
+FACTORS = np.array([1.0, 2.0])
+
+
+@pytest.mark.parametrize("make", [ng.custom_vjp, ng.custom_jvp])
+def test_what_is_closed_over_may_be_in_the_argument_as_well(make):
+    """The derivative of what is recorded leads to it by the value alone, not by the argument, of
+    which the rule is."""
+
+    def product(y):
+        f = make(lambda x: x * y)
+        if make is ng.custom_vjp:
+            f.defvjp(lambda x: (x * y, None), lambda _, g: (10.0 * g * y,))
+        else:
+            f.defjvp(lambda p, t: (p[0] * y, 10.0 * t[0] * y))
+        return f(3.0 * y), f(y)
+
+    for k, expected in enumerate((3.0 * 4.0 + 30.0 * 4.0, 4.0 + 10.0 * 4.0)):
+
+        def one(y, k=k):
+            return product(y)[k]
+
+        with ng.configure(engine="reference"):
+            assert ng.grad(one)(4.0).item() == expected
+            assert ng.jvp(one, (4.0,), (1.0,))[1].item() == expected
+            assert ng.grad(ng.grad(one))(4.0).item() == expected / 4.0

@@ -385,7 +385,7 @@ def _recorded(function: CustomFunction, call: _Arguments) -> Any:
     own = [stand_ins[k]._node for k in call.variables]
     values = [nodes[k] for k in numbers]
     closed_over = _closed_over(values, own, first_serial)
-    rules = Rules(function, call, closed_over, nodes, numbers, structure, residuals)
+    rules = Rules(function, call, own, closed_over, nodes, numbers, structure, residuals)
     # Of the values only numbers: what they are made of is no history of this operation.
     detached = [OPS["detach"](node) for node in values]
     operation = custom_node(rules, [*rules.arguments, *closed_over], detached)
@@ -462,6 +462,7 @@ class Rules:
         self,
         function: CustomFunction,
         call: _Arguments,
+        stand_ins: list[Node],
         closed_over: list[Node],
         nodes: list[Node],
         numbers: list[int],
@@ -475,6 +476,8 @@ class Rules:
         self.has_tangent = function.jvp is not None
         self._call: _Arguments | None = call
         self._closed_over = closed_over
+        # Identities of the arguments: what lies behind them is reached by the rule.
+        self._stand_ins = frozenset(stand_ins if closed_over else ())
         self._types: list[Type] = [node.type for node in nodes]  # of all leaves of the result
         self._numbers = numbers  # of those that have derivatives
         self._values = [nodes[k] for k in numbers] if closed_over else []
@@ -502,6 +505,7 @@ class Rules:
         """Free what was kept, after a backward pass that does not retain the graph."""
         self._call = None
         self._closed_over, self._values, self._residuals = [], [], []
+        self._stand_ins = frozenset()
 
     def _kept(self) -> _Arguments:
         if self._call is None:
@@ -596,7 +600,8 @@ class Rules:
             if g is not None and x.requires_grad
         ]
         roots = [x for x, _ in pairs]
-        pulled = cotangents(roots, [g for _, g in pairs], reached(roots, self._closed_over))
+        order = reached(roots, self._closed_over, self._stand_ins)
+        pulled = cotangents(roots, [g for _, g in pairs], order)
         return [pulled.get(x) for x in self._closed_over]
 
     # Forward mode
@@ -609,7 +614,9 @@ class Rules:
         of_others = given[len(call.variables) :]
         if all(t is None for t in of_others):
             return found
-        others = tangents_of(self._values, dict(zip(self._closed_over, of_others, strict=True)))
+        directions = dict(zip(self._closed_over, of_others, strict=True))
+        order = reached(self._values, self._closed_over, self._stand_ins)
+        others = tangents_of(self._values, directions, order)
         return [
             b if a is None else a if b is None else add_cotangents(a, b)
             for a, b in zip(found, others, strict=True)
