@@ -13,14 +13,22 @@ from numpy.linalg import LinAlgError
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.functions import calculus, contractions
 from numba_grad.frontend.functions.contractions import matmul, tensordot, vecdot
-from numba_grad.frontend.functions.joining import block
-from numba_grad.frontend.functions.shapes import atleast_2d, broadcast_to, matrix_transpose
+from numba_grad.frontend.functions.indexing import take
+from numba_grad.frontend.functions.joining import block, concatenate
+from numba_grad.frontend.functions.shapes import (
+    atleast_1d,
+    atleast_2d,
+    broadcast_to,
+    matrix_transpose,
+)
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, wrap
 from numba_grad.frontend.linear_algebra.decompositions import (
     EighResult,
     EigResult,
     QRResult,
     SVDResult,
+    cho_factor,
+    cho_solve,
     cholesky,
     eig,
     eigh,
@@ -72,6 +80,8 @@ __all__ = [
     "SVDResult",
     "SlogdetResult",
     "block_diag",
+    "cho_factor",
+    "cho_solve",
     "cholesky",
     "cond",
     "cross",
@@ -107,6 +117,7 @@ __all__ = [
     "tensordot",
     "tensorinv",
     "tensorsolve",
+    "toeplitz",
     "trace",
     "vecdot",
     "vector_norm",
@@ -160,3 +171,24 @@ def block_diag(*arrays: ArrayLike) -> "Tensor":
         for i, x in enumerate(matrices)
     ]
     return block(rows)
+
+
+def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> "Tensor":
+    """The matrix with constant diagonals whose first column is `c` and whose first row is `r`, as
+    of scipy.linalg: stacks of them are along the last axis.
+
+    Parameters
+    ----------
+    c : Tensor, (..., m)
+    r : Tensor, (..., n), optional
+        Its first element is not read, since `c` has it. By default the conjugate of `c`.
+    """
+    column = atleast_1d(c)
+    row = column.conj() if r is None else atleast_1d(r)
+    m, n = column.shape[-1], row.shape[-1]
+    if r is not None:
+        stack = np.broadcast_shapes(column.shape[:-1], row.shape[:-1])
+        column, row = broadcast_to(column, (*stack, m)), broadcast_to(row, (*stack, n))
+    # All diagonals, that at the lower left first.
+    diagonals = concatenate([column[..., ::-1], row[..., 1:]], -1)
+    return take(diagonals, np.arange(m)[::-1, None] + np.arange(n), -1)

@@ -70,7 +70,8 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> "Tensor":
 
 def polymul(a1: ArrayLike, a2: ArrayLike) -> "Tensor":
     """The product of two polynomials: the convolution of their coefficients."""
-    return convolve(_coefficients("polymul", a1), _coefficients("polymul", a2))
+    x, y = _two("polymul", a1, a2)
+    return convolve(x, y)
 
 
 def polydiv(u: ArrayLike, v: ArrayLike) -> "tuple[Tensor, Tensor]":
@@ -293,9 +294,16 @@ def _order(operation: str, m: int) -> int:
     return order
 
 
+def _two(operation: str, a1: ArrayLike, a2: ArrayLike) -> tuple[Node, ...]:
+    """Coefficients of one dtype. A number is a polynomial of degree 0, and an array as any other:
+    a Python float is float64."""
+    nodes = as_arrays((a1, a2))
+    return tuple([_coefficients(operation, reshape(z, z.shape or (1,))) for z in nodes])
+
+
 def _aligned(operation: str, a1: ArrayLike, a2: ArrayLike) -> tuple[Node, Node]:
     """Coefficients of one dtype and, by zeros before the highest power, of one length."""
-    x, y = common_dtype((_coefficients(operation, a1), _coefficients(operation, a2)))
+    x, y = _two(operation, a1, a2)
     size = max(x.shape[0], y.shape[0])
     x, y = (OPS["pad"](z, low=(size - z.shape[0],), high=(0,), interior=(0,)) for z in (x, y))
     return x, y

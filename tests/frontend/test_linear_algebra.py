@@ -227,6 +227,47 @@ def test_lu_factors_are_those_of_scipy():
     check(ng.linalg.lu_solve(ng.linalg.lu_factor(a), REAL[3, 3]), np.linalg.solve(a, REAL[3, 3]))
 
 
+@pytest.mark.parametrize("lower", [False, True])
+def test_cholesky_solutions_are_those_of_scipy(lower):
+    for a in (REAL[3, 3], COMPLEX[3, 3]):
+        # The other triangle is not read.
+        a = (np.tril if lower else np.triu)(a @ a.conj().T + np.eye(3, dtype=a.dtype))
+        factor = ng.linalg.cho_factor(a, lower)
+        expected, is_lower = scipy.linalg.cho_factor(a, lower)
+        assert factor[1] is is_lower is lower
+        check(factor[0], (np.tril if lower else np.triu)(expected))
+        # Nor that of the factor: SciPy leaves what was there.
+        rest = np.triu(np.full((3, 3), 9), 1)
+        garbage = (factor[0] + (rest if lower else rest.T).astype(a.dtype), lower)
+        for b in (COMPLEX[3, 3], COMPLEX[3, 3][0]):
+            expected = scipy.linalg.cho_solve(scipy.linalg.cho_factor(a, lower), b)
+            check(ng.linalg.cho_solve(factor, b), expected)
+            check(ng.linalg.cho_solve(garbage, b), expected)
+    stack = np.stack([np.eye(3), 2 * np.eye(3)])
+    found = ng.linalg.cho_solve(ng.linalg.cho_factor(stack, lower), np.ones(3))
+    check(found, np.array([[1.0] * 3, [0.5] * 3]))
+    single = (REAL[3, 3] @ REAL[3, 3].T + np.eye(3)).astype(np.float32)
+    found = ng.linalg.cho_solve(ng.linalg.cho_factor(single, lower), single[0])
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, [1, 0, 0], atol=1e-5)
+    with pytest.raises(np.linalg.LinAlgError, match="cho_solve: not a matrix"):
+        ng.linalg.cho_solve((np.ones(3), lower), np.ones(3))
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_gradients_of_cholesky_solutions(lower):
+    def solution(a: Any, b: Any) -> Any:
+        hermitian = a @ ng.conj(a.T) + 3 * np.eye(3)
+        return ng.linalg.cho_solve(ng.linalg.cho_factor(hermitian, lower), b)
+
+    check_gradients(solution, REAL[3, 3], REAL[3, 3][0])
+    check_gradients(lambda a, b: ng.abs(solution(a, b)).sum(), COMPLEX[3, 3], COMPLEX[3, 3])
+    a = REAL[3, 3]
+    np.testing.assert_allclose(
+        ng.jit(solution)(a, a[0]), np.linalg.solve(a @ a.T + 3 * np.eye(3), a[0])
+    )
+
+
 def test_products_and_tensor_equations():
     chain = [RNG.standard_normal(shape) for shape in ((4, 2), (2, 5), (5, 3), (3, 2))]
     check(np.linalg.multi_dot([ng.tensor(x) for x in chain]), np.linalg.multi_dot(chain))

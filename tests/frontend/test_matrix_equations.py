@@ -1,4 +1,4 @@
-"""sqrtm, solve_sylvester, solve_banded and block_diag, against SciPy's."""
+"""sqrtm, solve_sylvester, solve_banded, block_diag and toeplitz, against SciPy's."""
 
 import numpy as np
 import pytest
@@ -115,3 +115,32 @@ def test_block_diag_of_stacks_and_its_gradient():
     mapped = ng.vmap(ng.linalg.block_diag, in_axes=(0, None))(stack, Q)
     np.testing.assert_array_equal(mapped, expected)
     check_gradients(ng.linalg.block_diag, A[:2], Q[0])
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        (Q[0], A[1]),
+        (1j * Q[0],),
+        (np.float32([1, 2]), [3, 4, 5]),
+        ([7],),
+        (Q, A[0]),
+        (Q[0], np.stack([A, A])),
+    ],
+    ids=["column and row", "conjugate", "dtypes", "one", "stack of columns", "stacks of rows"],
+)
+def test_toeplitz_is_scipys(arrays):
+    found = ng.linalg.toeplitz(*arrays)
+    each = np.vectorize(scipy.linalg.toeplitz, signature="(m)->(m,m)")
+    if len(arrays) == 2:
+        each = np.vectorize(scipy.linalg.toeplitz, signature="(m),(n)->(m,n)")
+    expected = each(*arrays)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_gradients_of_toeplitz():
+    check_gradients(lambda c, r: ng.linalg.toeplitz(c, r) ** 2, Q[0], A[1])
+    check_gradients(lambda c: ng.linalg.toeplitz(c)[1:] ** 2, Q[0])
+    mapped = ng.vmap(ng.linalg.toeplitz, in_axes=(0, None))(Q, A[0])
+    np.testing.assert_array_equal(mapped, ng.linalg.toeplitz(Q, A[0]))

@@ -29,6 +29,9 @@ def test_arithmetic(name):
     integers = np.array([1, -2, 3])
     for p, q in ((P, Q), (Q, P), (integers, integers[:2]), (P * 1j, Q), (np.float32(P), integers)):
         same(function(ng.tensor(p), q), function(p, q), 1e-6)
+    for p, q in ((np.float32(P), 2.0), (integers, 3), (np.array(1.5), P), (np.array(2), 3)):
+        same(function(ng.tensor(p), q), function(p, q), 1e-6)
+        same(function(q, ng.tensor(p)), function(q, p), 1e-6)
 
 
 def test_division():

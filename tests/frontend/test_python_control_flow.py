@@ -2,13 +2,16 @@
 
 import copy
 import functools
+import itertools
 import math
 import pickle
 import re
 import subprocess
 import sys
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -443,6 +446,33 @@ def test_an_endless_python_iterator_ends_where_python_says():
     assert_as_in_python(f, 2.0)
 
 
+def test_counting_without_end():
+    def with_break(x, start):
+        for k in count(start, 2):
+            x = x / 2 + 0 * k
+            if x < 1:
+                break
+        return x, k
+
+    def with_return(x):
+        for k in itertools.count():
+            if x * k > 10:
+                return k, x
+            x = x + 1
+
+    assert_as_in_python(with_break, (9.0, 3), (0.5, -1))
+    assert_as_in_python(with_return, 0.5, 100.0)
+
+    def of_python(x):
+        for k in count():
+            if k == 3:
+                break
+            x = x * 2
+        return x
+
+    assert_as_in_python(of_python, 1.5)
+
+
 def test_conditions_of_python_values_stay_pythons():
     calls = []
 
@@ -729,6 +759,78 @@ def test_jitted_functions_that_call_each_other():
     assert with_control_flow(f)(9.0) == pytest.approx(plain(9.0), rel=1e-12)
 
 
+def absolute(x):
+    return x if x > 0 else -x
+
+
+def largest_power(x, limit):
+    power = x
+    while absolute(power) < limit:
+        power = power * x
+    return power
+
+
+def test_functions_that_are_called():
+    class Layer:
+        def __init__(self, weight):
+            self.weight = weight
+
+        def __call__(self, x):
+            y = self.weight * x
+            return y if y > 0 else 0.01 * y
+
+    class Clipped(Layer):
+        pass
+
+    class Network:
+        def __init__(self, weights):
+            self.layers = [Layer(w) for w in weights[:2]] + [Clipped(weights[2])]
+
+        @staticmethod
+        def squashed(x, limit=1.0):
+            return x if absolute(x) < limit else x / absolute(x)
+
+        def run(self, x, *, apply):
+            for layer in self.layers:
+                x = layer(x)
+            return apply(self.squashed)(x, limit=2.0)
+
+    def f(weights, x):
+        return Network(weights).run(x, apply=lambda g: g) + [absolute][0](x) + largest_power(x, 50)
+
+    assert_as_in_python(f, (np.array([1.0, -2.0, 0.5]), 3.0), (np.array([1.0, 2.0, 0.05]), -3.0))
+    weights = np.array([1.0, -2.0, 0.5])
+    found = with_control_flow(ng.grad(f))(weights, 3.0)
+    np.testing.assert_allclose(found, ng.grad(f)(weights, 3.0), rtol=1e-13)
+
+
+def test_functions_that_call_themselves_as_python_says():
+    def norm(x, depth):
+        if depth == 0:
+            return x if x > 0 else -2 * x
+        return norm(x - 1, depth - 1) + norm(x + 1, depth - 1)
+
+    def f(x):
+        return norm(x, 3)
+
+    assert_as_in_python(f, 1.0, -2.0)
+
+
+def test_what_a_called_function_closes_over_is_as_it_is_at_the_call():
+    rate = 2.0
+
+    def step(x):
+        return x * rate if x > 0 else x
+
+    def f(x):
+        return step(x)
+
+    jitted = with_control_flow(f)
+    assert jitted(3.0) == 6.0
+    rate = 5.0
+    assert jitted(3.0) == 15.0
+
+
 def test_pickled_by_name_or_with_the_function():
     assert pickle.loads(pickle.dumps(jitted_here)) is jitted_here
     again = pickle.loads(pickle.dumps(with_control_flow(gcd_with_tuple)))
@@ -807,6 +909,21 @@ def test_max_and_min_of_python_choose(x, y):
     np.testing.assert_allclose(found, ng.grad(f, argnums=both)(x, y), rtol=1e-14)
 
 
+def test_generators_that_python_chooses_from():
+    def f(x, y):
+        nearest = min(abs(v - y) for v in x)
+        farthest = max([abs(v - y) for v in x])
+        if any(v > 2 for v in x):
+            nearest = nearest + 10
+        if all(v > y for v in x) or any([]):
+            farthest = farthest + 20
+        every = all(v is not None for v in x)
+        return nearest, farthest, every, any([False, x[0] > 0, True]), all((True, y < 0))
+
+    for x in ([1.0, 2.0, 3.0], [-1.0, 0.5, 1.0], [3.0, 0.5, 2.0]):
+        assert_as_in_python(f, (np.array(x), 0.25), (np.array(x), -4.0))
+
+
 def test_what_is_copied_inside_may_be_changed_in_place():
     def f(x):
         first = x
@@ -883,15 +1000,33 @@ def test_without_it_the_error_names_it():
         ng.jit(clip_early)(1.0)
 
 
-def test_a_function_that_is_called_as_it_is_written_is_named():
-    def positive(x):
-        return x if x > 0 else -x
+def test_a_function_of_another_package_is_named():
+    # As it is written: nobody has asked to rewrite the library that it may be of.
+    positive = types.FunctionType(absolute.__code__, {"__name__": "library.part"})
 
     def f(x):
         return positive(x) + (1 if x > 1 else 0)
 
     text = message(f, 1.0)
-    assert re.search(r"control_flow=True\) on positive \(.*\.py, line \d+\), as on f", text)
+    assert re.search(r"control_flow=True\) on absolute \(.*\.py, line \d+\), as on f", text)
+
+
+def test_a_function_that_calls_itself_on_a_value_is_named():
+    def factorial(n):
+        return 1.0 if n <= 1 else n * factorial(n - 1)
+
+    def f(n):
+        return factorial(n)
+
+    for g in (f, factorial):
+        assert "a loop in place of factorial, which calls itself" in message(g, 5.0)
+
+
+def test_the_condition_of_a_generator_expression_is_named():
+    def f(x):
+        return sum(v for v in x if v > 0)
+
+    assert "ng.where(condition, x, 0), in place of `if condition`" in message(f, np.ones(2))
 
 
 def test_functions_of_python_that_compare_have_counterparts():
@@ -901,7 +1036,7 @@ def test_functions_of_python_that_compare_have_counterparts():
     assert "x.min()" in message(f, np.ones(2))
 
     def g(x):
-        return any(v > 1 for v in x)
+        return any(x > 1)
 
     assert "np.any(x) in place of any(...)" in message(g, np.ones(2))
 

@@ -69,8 +69,8 @@ def jit(
     control_flow : whether loops and branches of `f` may depend on values: `while`, `for` over
         `range`, `if`, `and`, `or`, `not`, comparisons in a row, conditional expressions, `break`,
         `continue` and early `return`. `f` is then read from its source text, with the functions
-        defined inside of it; functions that it calls are not, but may be jitted in this way
-        themselves. Where a condition is known, as that of a loop over a list, it is Python's own.
+        of its package that it calls; others may be jitted in this way themselves. Where a condition
+        is known, as that of a loop over a list, it is Python's own.
 
     Returns
     -------

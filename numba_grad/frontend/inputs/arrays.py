@@ -523,13 +523,16 @@ _OF_SORTED = "ng.sort(x), and comparisons of neighbours: the shape is then known
 _FIXED = "indices as an array, known before the function is traced"
 _fixes_under_tracing = {
     **dict.fromkeys(("unique", "intersect1d", "union1d", "setdiff1d", "setxor1d"), _OF_SORTED),
-    "bincount": "np.add.at(ng.zeros(n), x, 1), where n is known",
+    "bincount": "counts = ng.zeros(n, int); np.add.at(counts, x, 1), where n is known; with "
+    "weights ng.zeros(n), and np.add.at(counts, x, weights)",
     "histogram": "bins=edges, or range=(low, high), as numbers",
     "digitize": "ng.searchsorted(bins, x, side='right'), for bins that increase",
     "at": _FIXED,
     "reduceat": _FIXED,
-    "index by a mask": "ng.where(mask, x, 0) in place of x[mask]: the shape is then known; "
-    "x = ng.where(mask, x + v, x) in place of x[mask] += v",
+    "nonzero": "ng.where(mask, x, 0) in place of x[np.nonzero(mask)]: the shape is then known",
+    "index by a mask": "ng.where(mask, x, 0) in place of x[mask]; x = ng.where(mask, x + v, x) in "
+    "place of x[mask] += v; for x[mask] = f(x[mask]), with f element by element, "
+    "x[:] = ng.where(mask, f(ng.where(mask, x, 1)), x), 1 or where f is smooth",
 }
 _CONVERSIONS = frozenset(
     (

@@ -13,9 +13,10 @@ import opcode
 import os
 import re
 import sys
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from types import BuiltinFunctionType, FrameType, ModuleType
+from types import BuiltinFunctionType, CodeType, FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -282,20 +283,28 @@ def instead_of_truth() -> str:
 
 def _of_called_as_written(frame: FrameType) -> str:
     """What to type where a function with `control_flow=True` calls one that is as it is written."""
-
-    def is_rewritten(frame: FrameType) -> bool:
-        return OF_REWRITTEN in frame.f_code.co_freevars
-
-    caller = frame
-    while not is_rewritten(caller):
-        if caller.f_back is None:
-            return ""
-        caller = caller.f_back
-    if caller is frame:
+    code = frame.f_code
+    rewritten = [x for x in _callers(frame) if OF_REWRITTEN in x.co_freevars]
+    if not rewritten or OF_REWRITTEN in code.co_freevars:
         return ""
-    code, by = frame.f_code, caller.f_code.co_name
+    if code.co_name == "<genexpr>":
+        return (
+            "a loop with an `if`, or ng.where(condition, x, 0), in place of `if condition` in a "
+            "generator expression"
+        )
+    place = (code.co_filename, code.co_firstlineno, code.co_name)
+    if any((x.co_filename, x.co_firstlineno, x.co_name) == place for x in rewritten):
+        return f"a loop in place of {code.co_name}, which calls itself"
     line = f"{Path(code.co_filename).name}, line {frame.f_lineno}"
+    by = next(x.co_name for x in rewritten if not x.co_name.startswith(OF_REWRITTEN))
     return f"@ng.jit(control_flow=True) on {code.co_name} ({line}), as on {by}, which calls it"
+
+
+def _callers(frame: FrameType) -> Iterator[CodeType]:
+    caller = frame.f_back
+    while caller is not None:
+        yield caller.f_code
+        caller = caller.f_back
 
 
 def _counterpart(name: str) -> str:

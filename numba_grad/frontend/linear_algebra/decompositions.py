@@ -2,16 +2,18 @@
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
+import numpy as np
+
 from numba_grad.errors import explain
 from numba_grad.frontend.functions.indexing import taken_along
 from numba_grad.frontend.inputs.arrays import ArrayLike, wrap
-from numba_grad.frontend.linear_algebra.linear_systems import matrix_for_lapack
+from numba_grad.frontend.linear_algebra.linear_systems import for_lapack, matrix_for_lapack
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops import eigenvalues, factorizations, singular_values  # noqa: F401 - fills OPS
 from numba_grad.ops.contraction import conjugate_transpose, matrix_transpose
 from numba_grad.ops.elementwise import real_part
 from numba_grad.ops.families import broadcast_to, cast, full, reshape
-from numba_grad.ops.matrices import as_row, block
+from numba_grad.ops.matrices import as_column, as_row, block
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensors.tensor import Tensor
@@ -62,6 +64,45 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False) -> "Tensor":
     if upper:
         return wrap(conjugate_transpose(OPS["cholesky"](conjugate_transpose(matrix))))
     return wrap(OPS["cholesky"](matrix))
+
+
+def cho_factor(a: ArrayLike, lower: bool = False) -> "tuple[Tensor, bool]":
+    """The Cholesky factor of a matrix and whether it is lower triangular, as SciPy's: for
+    `cho_solve`. What SciPy leaves of `a` in the other triangle is zeros here.
+
+    Parameters
+    ----------
+    a : Tensor, (..., n, n), Hermitian and positive definite; only that triangle is read
+    lower : whether the factor is the lower triangular L, a = L @ L^H, or U, a = U^H @ U
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If `a` is not square; when computed, if it is not positive definite.
+    """
+    return cholesky(a, upper=not lower), bool(lower)
+
+
+def cho_solve(c_and_lower: "tuple[ArrayLike, bool]", b: ArrayLike) -> "Tensor":
+    """The x with a @ x = b, from `cho_factor(a)`.
+
+    Parameters
+    ----------
+    c_and_lower : (..., n, n) and a bool, as `cho_factor` returns; only that triangle is read
+    b : Tensor, (n,) for one vector, else (..., n, k)
+    """
+    c, lower = c_and_lower
+    factor, right = for_lapack("cho_solve", c, b)
+    if len(factor.shape) < 2:
+        got: dict[str, object] = {"c": factor.type}
+        raise np.linalg.LinAlgError(explain("cho_solve", "not a matrix", got=got))
+    turned = conjugate_transpose(factor)
+    is_vector = len(right.shape) == 1
+    column = as_column(right) if is_vector else right
+    triangles = (factor, turned) if lower else (turned, factor)
+    for triangle, is_lower in zip(triangles, (True, False), strict=True):
+        column = OPS["solve_triangular"](triangle, column, lower=is_lower, unit_diagonal=False)
+    return wrap(reshape(column, column.shape[:-1]) if is_vector else column)
 
 
 @overload

@@ -5,10 +5,12 @@ would. Else the parts are traced, and become one operation.
 """
 
 import builtins
+import itertools
 import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,7 @@ from numba_grad.graph.walk import is_traced, toposort
 from numba_grad.ops.families import cast
 
 _BOOL = np.dtype(np.bool_)
+_ENDLESS = 2**62  # steps
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -120,12 +123,14 @@ class Decisions:
         for position, item in enumerate(items):
             goes_on = True if test is None else test()
             if _is_undecided(goes_on):
-                if not isinstance(items, range):
+                if isinstance(items, itertools.count):
+                    rest = RangeAtRunTime(item, _ENDLESS, next(items) - item)
+                elif isinstance(items, range):
+                    steps = items[position:]
+                    rest = RangeAtRunTime(steps.start, len(steps), steps.step)
+                else:
                     raise TracingError(_usable(site).explain("this is not Python's own `range`"))
-                rest = items[position:]
-                _counted_loop(
-                    _usable(site), RangeAtRunTime(rest.start, len(rest), rest.step), body, test
-                )
+                _counted_loop(_usable(site), rest, body, test)
                 return
             if not goes_on:
                 return
@@ -194,15 +199,34 @@ class Decisions:
 
     def extreme(self, number: int, function: Callable[..., Any], *values: Any) -> Any:
         """`max(*values)` or `min(*values)`, which take the first of the largest or smallest."""
-        given = values[0] if len(values) == 1 and type(values[0]) in (list, tuple) else values
-        is_python = function is max or function is min
-        if not is_python or len(given) < 2 or not any(map(_is_undecided, given)):
+        if function is not max and function is not min:
             return function(*values)
+        given = values
+        if len(values) == 1 and type(values[0]) in (list, tuple, GeneratorType):
+            given = tuple(values[0])
+        if len(given) < 2 or not any(map(_is_undecided, given)):
+            return function(*values) if given is values else function(given)
         compare = operator.gt if function is max else operator.lt
         found = given[0]
         for x in given[1:]:
             found = self.conditional(number, compare(x, found), _giving(x), _giving(found))
         return found
+
+    def any_or_all(self, number: int, function: Callable[..., Any], *values: Any) -> Any:
+        """`any(*values)` or `all(*values)`"""
+        is_python = (function is any or function is all) and len(values) == 1
+        if not is_python or type(values[0]) not in (list, tuple, GeneratorType):
+            return function(*values)
+        found = None
+        for x in values[0]:
+            if not _is_undecided(x):
+                if bool(x) is (function is any):
+                    return function is any
+                continue
+            condition = _condition(self._sites[number], x)
+            name = "logical_or" if function is any else "logical_and"
+            found = condition if found is None else OPS[name](found, condition)
+        return function is all if found is None else handle_like(True, found)
 
     def and_(self, number: int, first: Any, *rest: Part) -> Any:
         """`first and rest[0]() and ...`"""
@@ -242,6 +266,11 @@ class Decisions:
             return self.and_(number, result, lambda: compared(k + 1, right))
 
         return compared(0, operands[0]())
+
+
+def is_tracing_parts() -> bool:
+    """Whether a loop or a branch is traced, whose condition is known at run time only."""
+    return _tracing.site is not None
 
 
 def _giving(x: Any) -> Part:

@@ -224,7 +224,7 @@ class _Jumps:
             append(_at(node, _assign(own.broken, False)))
         node.body = body.statements
         orelse, node.orelse = node.orelse, []
-        is_endless = isinstance(node, ast.While) and _is_true(node.test)
+        is_endless = _is_endless(node)
         always = is_endless and own.broken not in leaving
         if isinstance(node, ast.While):
             if any(isinstance(x, ast.NamedExpr) for x in ast.walk(node.test)):
@@ -289,9 +289,11 @@ def _note_returns(node: ast.If, after_body: bool, after_orelse: bool) -> None:
 
 
 def is_over_range(node: ast.For | ast.AsyncFor) -> bool:
-    """Whether a loop is written over `range(...)`."""
+    """Whether a loop is written over `range(...)`, or itertools' `count(...)`."""
     match node.iter:
-        case ast.Call(func=ast.Name(id="range"), keywords=[]):
+        case ast.Call(
+            func=ast.Name(id="range" | "count") | ast.Attribute(attr="count"), keywords=[]
+        ):
             return not any(isinstance(x, ast.Starred) for x in node.iter.args)
     return False
 
@@ -330,7 +332,7 @@ def _always_jumps(
             case ast.With():
                 if _always_jumps(node.body, jumps):
                     return True
-            case ast.While() if _is_true(node.test) and not _breaks(node.body):
+            case ast.While() | ast.For() if _is_endless(node) and not _breaks(node.body):
                 return True
     return False
 
@@ -349,8 +351,11 @@ def _breaks(statements: Sequence[ast.stmt]) -> bool:
     return False
 
 
-def _is_true(test: ast.expr) -> bool:
-    return isinstance(test, ast.Constant) and bool(test.value)
+def _is_endless(node: ast.While | ast.For | ast.AsyncFor) -> bool:
+    """Whether only a jump ends a loop. Of `count(...)` alone, nobody can say whose it is."""
+    if isinstance(node, ast.While):
+        return isinstance(node.test, ast.Constant) and bool(node.test.value)
+    return is_over_range(node) and ast.unparse(node.iter).startswith("itertools.count(")
 
 
 def _assign(name: str, value: bool) -> ast.Assign:

@@ -5,15 +5,17 @@ user's own text.
 """
 
 import ast
+import builtins
 import copy
 import functools
+import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba_grad.errors import TracingError, explain
 from numba_grad.frontend.derived_functions import DerivedFunction
-from numba_grad.frontend.python_control_flow.decisions import Decisions
+from numba_grad.frontend.python_control_flow.decisions import Decisions, is_tracing_parts
 from numba_grad.frontend.python_control_flow.function_source import source_of
 from numba_grad.frontend.python_control_flow.jumps import (
     PREFIX,
@@ -31,6 +33,8 @@ from numba_grad.frontend.python_control_flow.liveness import (
 )
 from numba_grad.frontend.python_control_flow.sites import Site
 
+# What decides for functions that may be Python's.
+_CHOOSING = {"max": "extreme", "min": "extreme", "any": "any_or_all", "all": "any_or_all"}
 _COMPARISONS = {
     ast.Lt: "<",
     ast.LtE: "<=",
@@ -46,7 +50,8 @@ _COMPARISONS = {
 
 
 def with_control_flow(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f`, whose loops and branches may depend on values that are traced.
+    """`f`, whose loops and branches may depend on values that are traced, as may those of the
+    functions of its package that it calls.
 
     A method is one of the same object. Of what `ng.grad` and its relatives return, the function
     that they are of is rewritten.
@@ -65,7 +70,7 @@ def with_control_flow(f: Callable[..., Any]) -> Callable[..., Any]:
     if isinstance(f, DerivedFunction):
         make, (of, *rest) = f._made_by
         return make(with_control_flow(of), *rest)
-    own = vars(type(f)).get("__call__")
+    own = _method_called(f)
     if isinstance(own, types.FunctionType):
         return types.MethodType(_rewritten(own), f)
     raise TracingError(
@@ -93,6 +98,54 @@ def _rewritten(function: types.FunctionType) -> types.FunctionType:
     result.__kwdefaults__ = function.__kwdefaults__
     result.__qualname__ = function.__qualname__
     return result
+
+
+class _DecisionsOf(Decisions):
+    """What a rewritten function calls."""
+
+    def __init__(self, sites: Sequence[Site], function: types.FunctionType) -> None:
+        super().__init__(sites)
+        self._package = _package_of(function)
+
+    def callee(self, f: Any) -> Any:
+        """What is to be called in place of `f`: functions of the same package are rewritten, too,
+        and libraries, which nobody has asked to rewrite, are not."""
+        own = f
+        if type(f) is types.MethodType:
+            own = f.__func__
+        elif type(f) is not types.FunctionType:
+            own = _method_called(f)
+        if type(own) is not types.FunctionType or _package_of(own) != self._package:
+            return f
+        if PREFIX in own.__code__.co_freevars:
+            return f
+        try:
+            code, _ = _rewritten_code(_ByFile(own))
+        except TracingError:  # without source text
+            return f
+        # One that calls itself on both sides of a branch would never end. As it is written it
+        # needs the condition, and says so.
+        if is_tracing_parts() and _is_running(code):
+            return f
+        return with_control_flow(f)
+
+
+def _method_called(f: Any) -> Any:
+    """The method that a call of the object `f` is one of."""
+    return next((vars(x)["__call__"] for x in type(f).__mro__ if "__call__" in vars(x)), None)
+
+
+def _package_of(function: types.FunctionType) -> str:
+    return str(function.__globals__.get("__name__")).partition(".")[0]
+
+
+def _is_running(code: types.CodeType) -> bool:
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is code:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _ByFile:
@@ -149,7 +202,9 @@ def _rewritten_code(key: _ByFile) -> tuple[types.CodeType, Decisions]:
         ast.fix_missing_locations(module), code.co_filename, "exec", dont_inherit=True
     )
     found = _code_named(name, compiled)
-    return found.replace(co_name=code.co_name, co_qualname=code.co_qualname), Decisions(sites)
+    return found.replace(co_name=code.co_name, co_qualname=code.co_qualname), _DecisionsOf(
+        sites, function
+    )
 
 
 def _code_named(name: str, code: types.CodeType) -> types.CodeType:
@@ -467,9 +522,12 @@ class _Function(ast.NodeTransformer):
         if is_super and self._depth and self._first_argument:  # which a part lacks
             own = (ast.Name(x, ast.Load()) for x in ("__class__", self._first_argument))
             node.args = [ast.copy_location(x, node) for x in own]
-        if _chooses(node):
-            site = self._context.add(ast.unparse(node.func), node)
-            return self._call(node, "extreme", [site, node.func, *node.args])
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name in _CHOOSING and not node.keywords:
+            site = self._context.add(name, node)
+            return self._call(node, _CHOOSING[name], [site, node.func, *node.args])
+        if not hasattr(builtins, name):
+            node.func = self._call(node.func, "callee", [node.func])
         return node
 
     def _known_test(self, node: ast.IfExp, kind: str) -> ast.expr:
@@ -485,11 +543,6 @@ def _assigned(target: ast.expr) -> ast.stmt:
 
 def _has_yield(body: Sequence[ast.stmt]) -> bool:
     return any(isinstance(x, (ast.Yield, ast.YieldFrom, ast.Await)) for x in nodes_of(body))
-
-
-def _chooses(node: ast.Call) -> bool:
-    """Whether it may be Python's `max(x, y)` or `min(x, y)`."""
-    return isinstance(node.func, ast.Name) and node.func.id in ("max", "min") and not node.keywords
 
 
 def _cannot_move(*expressions: ast.expr) -> bool:
