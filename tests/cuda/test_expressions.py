@@ -62,8 +62,13 @@ def groups():
         by_kind[kind].append(case)
     for kind, found in sorted(by_kind.items()):
         for number in range(0, len(found), PER_KERNEL):
+            group = found[number : number + PER_KERNEL]
+            # Half a minute each, for functions that complex128 has compiled.
+            is_again = kind == "complex64, some float64" and sum(c.op.cost for c in group) > 300
             yield pytest.param(
-                found[number : number + PER_KERNEL], id=f"{kind}, {number // PER_KERNEL}"
+                group,
+                id=f"{kind}, {number // PER_KERNEL}",
+                marks=pytest.mark.thorough(rare=True) if is_again else (),
             )
 
 
