@@ -228,8 +228,9 @@ def test_many_warm_processes_start_at_once(directory, count):
 
 
 @pytest.mark.thorough
-def test_eight_processes_share_one_cold_directory(directory):
-    processes = [start_process(directory) for _ in range(8)]
+@pytest.mark.parametrize("count", [3, pytest.param(8, marks=pytest.mark.thorough(rare=True))])
+def test_processes_share_one_cold_directory(directory, count):
+    processes = [start_process(directory) for _ in range(count)]
     for process in processes:
         output_of(process)
     assert len(list(directory.glob("*.object"))) == 3
