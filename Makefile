@@ -19,10 +19,10 @@ demo-mpi: $(VENV)/.installed-mpi ## two programs on two processes each, and a pl
 	$(VENV)/bin/mpiexec -n 2 $(python) examples/mpi_wave_inversion.py
 
 test: $(VENV)/.installed-test ## the tests that find nearly everything, on all cores
-	$(python) -m pytest -n auto $(PYTEST_ARGS)
+	$(python) -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 test-all: $(VENV)/.installed-test ## every test
-	$(python) -m pytest -n auto --all $(PYTEST_ARGS)
+	$(python) -m pytest -n auto --dist worksteal --all $(PYTEST_ARGS)
 
 docs: $(VENV)/.installed-docs ## the site, in build/site: runs the examples
 	$(python) -m sphinx -W --keep-going -q -b html docs build/site

@@ -9,10 +9,13 @@ cases
                                            their id to every run
     @pytest.mark.thorough(every=4)         leaves each fourth one, with `but` of those
 
-`--share 4` takes every fourth one only of the thorough cases of tests that have many.
-
 Tests by hypothesis run with a quarter of their examples, and with all of them where thorough tests
 run; with `-m thorough`, which leaves out what every run has, they run as well.
+
+CI has no time for all of this. With `--share 4` there is every fourth one only of the thorough
+cases of tests that have many; tests by hypothesis that every run has are not run again; and
+
+    @pytest.mark.thorough(rare=True)       is left out: what takes many seconds, and finds least
 """
 
 import contextlib
@@ -58,7 +61,7 @@ with contextlib.suppress(ImportError):
 collect_ignore_glob = ["tests/golden/*"]
 
 
-MANY_CASES = 20
+MANY_CASES = 5
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,7 +74,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help=f"of tests with {MANY_CASES} thorough cases and more, each N-th of these",
+        help=f"of tests with {MANY_CASES} thorough cases and more, each N-th of these; none rare",
     )
 
 
@@ -119,8 +122,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if _is_in_every_run(item, numbers[item.path, item.name.partition("[")[0]]):
             item.own_markers = [mark for mark in item.own_markers if mark.name != "thorough"]
     options = config.option
-    _leave_out(config, items, _beyond_share(items, options.share))
-    if "thorough" in options.markexpr:
+    if options.share > 1:
+        _leave_out(config, items, _beyond_share(items, options.share))
+    elif "thorough" in options.markexpr:
         for item in items:
             if isinstance(item, pytest.Function) and hypothesis.is_hypothesis_test(item.obj):
                 item.add_marker("thorough")
@@ -143,13 +147,18 @@ def _leave_out(
 
 
 def _beyond_share(items: list[pytest.Item], share: int) -> list[pytest.Item]:
-    """Of each test with many thorough cases all but each `share`-th."""
+    """Of each test with many thorough cases all but each `share`-th, and what is rare."""
+    rare = []
     families = defaultdict[tuple[Path, str], list[pytest.Item]](list)
     for item in items:
-        if item.get_closest_marker("thorough"):
+        if item.get_closest_marker("thorough") is None:
+            continue
+        if any(mark.kwargs.get("rare") for mark in item.iter_markers("thorough")):
+            rare.append(item)
+        else:
             families[item.path, item.name.partition("[")[0]].append(item)
     many = [cases for cases in families.values() if len(cases) >= MANY_CASES]
-    return [case for cases in many for k, case in enumerate(cases) if k % share]
+    return rare + [case for cases in many for k, case in enumerate(cases) if k % share]
 
 
 def _is_in_every_run(item: pytest.Item, numbers: Iterator[int]) -> bool:

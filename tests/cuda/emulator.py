@@ -194,7 +194,7 @@ class _Shared:
     def __init__(self, launch: _Launch, size: int, dtype: np.dtype) -> None:
         self.launch, self.size = launch, size
         self.array = np.zeros(size, dtype)  # for its size in bytes
-        self.convert = INTEGERS.get(dtype.name, dtype.type)
+        self.convert = _cast_to(dtype)
         self.values: list[Any] = [None] * size
         # By which thread, in which epoch; several readers are thread -1.
         self.written_by, self.written_in = [0] * size, [-1] * size
@@ -240,7 +240,7 @@ class _Local:
     __slots__ = ("convert", "values")
 
     def __init__(self, size: int, dtype: np.dtype) -> None:
-        self.convert = INTEGERS.get(dtype.name, dtype.type)
+        self.convert = _cast_to(dtype)
         self.values: list[Any] = [None] * size
 
     def __getitem__(self, index: Any) -> Any:
@@ -253,6 +253,11 @@ class _Local:
         if not 0 <= index < len(self.values):
             raise EmulationError(f"element {index} of a local array of {len(self.values)}")
         self.values[index] = self.convert(value)
+
+
+@functools.cache  # of each thread's arrays, where to look at the name takes longer than the rest
+def _cast_to(dtype: np.dtype) -> Callable[[Any], Any]:
+    return INTEGERS.get(dtype.name, dtype.type)
 
 
 def _conversion(dtype: np.dtype) -> Callable[[Any], Any] | None:
@@ -406,11 +411,12 @@ def compile_source(source: str) -> CompiledKernel:
         raise EmulationError("kernel source is functions, one of them `kernel`")
     _check_literals(tree)
     pausing = _pausing(functions)
-    tree = ast.fix_missing_locations(_Transformer(pausing).visit(tree))
+    transformer = _Transformer(pausing)
+    tree = ast.fix_missing_locations(transformer.visit(tree))
     parameters = _parameters(functions["kernel"])
     state: dict[str, Any] = {}
     cuda = _cuda_namespace(state)
-    names = {**NAMES, "cuda": cuda, "__builtins__": {}}
+    names = {**NAMES, **transformer.constants, "cuda": cuda, "__builtins__": {}}
     for function in functions.values():
         function.decorator_list.clear()
     exec(compile(tree, "<kernel>", "exec"), names)
@@ -484,15 +490,32 @@ def _is_shared_array(node: ast.AST) -> bool:
     )
 
 
+_CASTS = {*INTEGERS, "float16", "float32", "float64", "complex64", "complex128"}
+
+
+def _literal(node: ast.Call) -> Any:
+    """The value of `float32(0.5)`, which numbers keep; None for everything else."""
+    if not isinstance(node.func, ast.Name) or node.func.id not in _CASTS or node.keywords:
+        return None
+    values = [part.value for part in node.args if isinstance(part, ast.Constant)]
+    return NAMES[node.func.id](values[0]) if len(values) == len(node.args) == 1 else None
+
+
 class _Transformer(ast.NodeTransformer):
-    """Calls that wait become yields; shared arrays learn which they are."""
+    """Calls that wait become yields; shared arrays learn which they are; literals are cast once."""
 
     def __init__(self, pausing: set[str]) -> None:
         self.pausing = pausing
         self.shared = 0
+        self.constants: dict[str, Any] = {}
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
+        literal = _literal(node)
+        if literal is not None:
+            name = f"the literal {ast.unparse(node)}"  # which no source has
+            self.constants[name] = literal
+            return ast.Name(name, ast.Load())
         name = _attribute(node.func)
         if name in _PAUSES:
             site = [ast.Constant(name), ast.Constant(f"line {node.lineno}")]

@@ -4,6 +4,7 @@ Scalars are NumPy's, so that a float32 stays one. Integers of 64 bits are NumPy'
 ones are Python's, which wrap where they are cast.
 """
 
+import ctypes
 import importlib.util
 import math
 import operator
@@ -40,6 +41,8 @@ def _integer(bits: int, is_signed: bool) -> Callable[[Any], Any]:
     wrapped = {(64, True): np.int64, (64, False): np.uint64}.get((bits, is_signed), int)
 
     def cast(x: Any) -> Any:
+        if type(x) is wrapped and low <= x <= high:
+            return x
         if not isinstance(x, int):
             if isinstance(x, COMPLEX):
                 raise EmulationError("a complex number is cast to an integer")
@@ -79,10 +82,35 @@ def _complex(real: Any, imaginary: Any = 0) -> Any:
     return (np.complex64 if both else np.complex128)(complex(real, imaginary))
 
 
+def _rounded_once(name: str, number: type) -> Callable[[float, float, float], float] | None:
+    """C's own, where the process has it: exact fractions take fifty times as long."""
+    try:
+        function = getattr(ctypes.CDLL(None), name)
+    except (AttributeError, OSError, TypeError):
+        return None
+    function.argtypes, function.restype = [number] * 3, number
+    return function
+
+
+_fma, _fmaf = _rounded_once("fma", ctypes.c_double), _rounded_once("fmaf", ctypes.c_float)
+
+
 def fma(x: Any, y: Any, z: Any) -> Any:
-    """Rounded once, as far as float64 has room for the product of float32 numbers."""
+    """Rounded once."""
     if type(x) is np.float32:
+        if _fmaf is not None and type(y) is type(z) is np.float32:
+            return np.float32(_fmaf(float(x), float(y), float(z)))
+        # As far as there is room for the product of float32 numbers.
         return np.float32(np.longdouble(x) * np.longdouble(y) + np.longdouble(z))
+    if _fma is None:
+        return exact_fma(x, y, z)
+    # Of NumPy's numbers float64 alone is one of Python's.
+    given = [number if isinstance(number, float) else float(number) for number in (x, y, z)]
+    return np.float64(_fma(*given))
+
+
+def exact_fma(x: Any, y: Any, z: Any) -> Any:
+    """Of float64, by fractions."""
     if not (np.isfinite(x) and np.isfinite(y) and np.isfinite(z)):
         return x * y + z
     exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
@@ -198,9 +226,13 @@ class _Libdevice:
         function = _LIBDEVICE[base]
 
         def call(*arguments: Any) -> Any:
-            given = [x if isinstance(x, INTEGER) else dtype(x) for x in arguments]
+            given = [
+                x if type(x) is dtype or isinstance(x, INTEGER) else dtype(x) for x in arguments
+            ]
             result = function(*given)
-            return dtype(result) if isinstance(result, _FLOATING) else result
+            if type(result) is dtype or not isinstance(result, _FLOATING):
+                return result
+            return dtype(result)
 
         setattr(self, name, call)
         return call

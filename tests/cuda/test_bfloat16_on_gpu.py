@@ -117,7 +117,7 @@ MORE += ("to bool", "from float64", "from float16")
     ("names", "architecture"),
     [
         pytest.param(FEW, "sm_90", id="few"),
-        pytest.param(MORE, "sm_90", id="more"),
+        pytest.param(MORE, "sm_90", id="more", marks=pytest.mark.thorough(rare=True)),
         pytest.param((*FEW, *MORE), "sm_80", id="all, sm_80"),
     ],
 )

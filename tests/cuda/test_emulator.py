@@ -1,10 +1,13 @@
 """The emulator of kernels computes what a device would, and finds what it may not do."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from tests.cuda.emulator import EmulatedDriver, EmulationError, HostMemory, run_kernel
 from tests.cuda.host_driver import installed
+from tests.cuda.kernel_names import exact_fma, fma
 
 HEADER = '@cuda.jit("void(int64, CPointer(float32), CPointer(float32))")\ndef kernel(n0, x0, x1):\n'
 
@@ -82,6 +85,22 @@ x1[3] = math.exp(float32(100.0))
     assert y[1] == np.float32(np.int64(64 * 1000000007).astype(np.int32))
     assert y[2] == 44 - 56
     assert np.isinf(y[3])
+
+
+def test_products_and_sums_are_rounded_once():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 200)) * 10.0 ** rng.integers(-160, 155, (2, 200))
+    z = -x * y * rng.choice([0, 1, 1 + 1e-15, 3], 200)
+    special = np.array([0.0, -0.0, np.inf, np.nan, 1e308])
+    for triple in [*zip(x, y, z, strict=True), *itertools.product(special, repeat=3)]:
+        with np.errstate(all="ignore"):
+            found, expected = fma(*triple), exact_fma(*triple)
+        np.testing.assert_array_equal(found, expected, strict=True)
+        assert np.signbit(found) == np.signbit(expected) or np.isnan(found)
+    # As float64 it is 1 + 2**-11 + 2**-24, whose even neighbour is below.
+    found = fma(np.float32(1 + 2**-12), np.float32(1 + 2**-12), np.float32(2**-60))
+    assert found == np.float32(1 + 2**-11 + 2**-23)
+    assert found.dtype == np.float32
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ OF_COMPLEX = {
     *("sin", "cos", "tan", "lambertw_branch", "integer_zeta"),
 }
 PER_KERNEL = 12
+MOST_COST = 600  # of which a kernel takes a quarter of a minute
 SINGLE = {"bool", "float16", "float32", "complex64"}
 
 
@@ -61,10 +62,27 @@ def groups():
             kind += ", some float64" if may_use_float64(case) else ", no float64"
         by_kind[kind].append(case)
     for kind, found in sorted(by_kind.items()):
-        for number in range(0, len(found), PER_KERNEL):
+        for number, group in enumerate(in_kernels(found)):
+            # Half a minute each, for functions that complex128 has compiled.
+            is_again = kind == "complex64, some float64" and cost_of(group) > MOST_COST / 2
             yield pytest.param(
-                found[number : number + PER_KERNEL], id=f"{kind}, {number // PER_KERNEL}"
+                group,
+                id=f"{kind}, {number}",
+                marks=pytest.mark.thorough(rare=True) if is_again else (),
             )
+
+
+def in_kernels(found: list[Case]) -> list[list[Case]]:
+    result: list[list[Case]] = [[]]
+    for case in found:
+        if len(result[-1]) == PER_KERNEL or cost_of(result[-1]) > MOST_COST:
+            result.append([])
+        result[-1].append(case)
+    return result
+
+
+def cost_of(group: list[Case]) -> float:
+    return sum(case.op.cost for case in group)
 
 
 @pytest.mark.thorough(but="^(float32, no|int64|complex64, no).* 0$")

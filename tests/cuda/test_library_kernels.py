@@ -109,7 +109,10 @@ def test_long_lines_are_merged_from_tiles(dtype, monkeypatch):
 
 @pytest.mark.thorough(but="uint8")
 @needs_compiler
-@pytest.mark.parametrize("dtype", ["uint8", "float32", "complex128"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["uint8", "float32", pytest.param("complex128", marks=pytest.mark.thorough(rare=True))],
+)
 def test_sorts_compile(dtype):
     x = np.zeros(5000, dtype)
     node = node_of("argsort", x, axis=0, descending=True)
