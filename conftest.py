@@ -61,7 +61,7 @@ with contextlib.suppress(ImportError):
 collect_ignore_glob = ["tests/golden/*"]
 
 
-MANY_CASES = 8
+MANY_CASES = 5
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -176,7 +176,7 @@ def test_plots_are_written(tmp_path):
     assert (tmp_path / "figures" / "speeds.svg").stat().st_size > 1000
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(rare=True)
 def test_the_command_writes_a_report(tmp_path):
     file = tmp_path / "report.json"
     subprocess.run(
@@ -201,7 +201,7 @@ def test_functions_beside_numpy_give_the_same():
     assert len(done.stdout.splitlines()) == 8
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(rare=True)
 @needs_compiler
 def test_gpu_workloads_compile_without_a_gpu(tmp_path):
     file = tmp_path / "predicted.json"

@@ -33,6 +33,11 @@ def test_some(number):
 def test_many(case):
     pass
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", [0, pytest.param(1, marks=pytest.mark.thorough(rare=True))])
+def test_rare(case):
+    pass
+
 @hypothesis.given(hypothesis.strategies.integers())
 def test_generated(number):
     pass
@@ -41,15 +46,23 @@ KINDS = [f"test_kinds[{kind}]" for kind in ("complex64", "float32", "float64")]
 NUMBERS = [f"test_numbers[{number}]" for number in range(6)]
 SOME = [f"test_some[{number}]" for number in range(4)]
 MANY = [f"test_many[{case}]" for case in range(40)]
+RARE = [f"test_rare[{case}]" for case in range(2)]
 GENERATED = ["test_generated"]
-EVERYTHING = [*KINDS, *NUMBERS, *SOME, *MANY, *GENERATED]
+EVERYTHING = [*KINDS, *NUMBERS, *SOME, *MANY, *RARE, *GENERATED]
 IN_EVERY_RUN = [KINDS[1], NUMBERS[0], NUMBERS[3], SOME[1], SOME[3], *GENERATED]
 THOROUGH = [case for case in EVERYTHING if case not in IN_EVERY_RUN or case in GENERATED]
 COLLECTED = [
     (["tests"], IN_EVERY_RUN),
     (["tests", "--all"], EVERYTHING),
     (["tests", "-m", "thorough"], THOROUGH),
-    (["tests", "--all", "--share", "2"], [*KINDS, *NUMBERS, *SOME, *MANY[::2], *GENERATED]),
+    (
+        ["tests", "--all", "--share", "2"],
+        [*KINDS, *NUMBERS, *SOME, *MANY[::2], RARE[0], *GENERATED],
+    ),
+    (
+        ["tests", "-m", "thorough", "--share", "20"],
+        [*KINDS[::2], *NUMBERS[1:3], *NUMBERS[4:], *SOME[::2], *MANY[::20], RARE[0]],
+    ),
     (["tests", "-k", "kinds and 64"], [KINDS[0], KINDS[2]]),
     ([FILE], EVERYTHING),
     ([f"{FILE}::{KINDS[0]}"], KINDS[:1]),
