@@ -5,10 +5,12 @@ import functools
 import itertools
 import math
 import pickle
+import random
 import re
 import subprocess
 import sys
 import types
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -1248,6 +1250,98 @@ def test_what_others_hold_must_not_change():
         return row + y
 
     assert "views show its elements" in message(with_view, np.ones(2))
+
+
+class Counter:
+    def __init__(self, held: Any = 0.0) -> None:
+        self.held = held
+
+    def count(self) -> float:
+        self.held += 1.0
+        return self.held
+
+
+@dataclass(slots=True)
+class Slots(Counter):
+    held: Any = 0.0
+    other: Any = None
+
+
+def fill(array):
+    array[0] = 1.0
+
+
+def draw():
+    return np.random.uniform()  # noqa: NPY002 - the one of all
+
+
+@pytest.mark.parametrize(
+    "make, change, text",
+    [
+        (Counter, lambda x: x.count(), "x"),
+        (Slots, lambda x: x.count(), "x"),
+        (lambda: [Slots(), Counter()], lambda x: x[1].count(), "x[1]"),
+        (lambda: {"a": Counter()}, lambda x: x["a"].count(), "x['a']"),
+        (lambda: Slots(other=Counter()), lambda x: x.other.count(), "x.other"),
+        (lambda: Counter().count, lambda x: x(), "x"),
+        (lambda: np.zeros(2), fill, "x"),
+        (lambda: Counter(np.zeros(2)), lambda x: fill(x.held), "x.held"),
+        (lambda: deque([1.0, 2.0]), lambda x: x.append(3.0), "x"),
+        (lambda: np.random.default_rng(0), lambda x: x.normal(), "x"),
+        (lambda: np.random.default_rng(0).normal, lambda x: x(), "x"),
+        (lambda: random.Random(0), lambda x: x.random(), "x"),
+        (lambda: None, lambda x: np.random.normal(), "np.random"),  # noqa: NPY002 - the one of all
+        (lambda: None, lambda x: random.random(), "random"),
+        (lambda: None, lambda x: draw(), "np.random"),
+    ],
+)
+def test_what_a_part_does_to_objects_is_refused(make, change, text):
+    """Parts are traced whether they will run or not, and once for all steps of a loop."""
+
+    def in_branch(y):
+        x = make()
+        if y > 0:
+            change(x)
+        return y
+
+    def in_loop(y):
+        x = make()
+        while y > 0:
+            change(x)
+            y = y - 1
+        return y
+
+    for f in (in_branch, in_loop):
+        # Its own two variables, or what the lambda names.
+        assert f"known at run time only; `{text}` " in message(f, 1.0)
+
+    def before(y):
+        x = make()
+        change(x)
+        if y > 0:
+            y = 2 * y
+        return y
+
+    assert with_control_flow(before)(3.0) == 6.0
+
+
+def test_what_a_branch_does_to_objects_in_containers_is_refused():
+    def f(x):
+        state = {"counter": Counter(), "x": x}
+        if x > 0:
+            state["counter"].held += 1.0
+            state["x"] = 2 * x
+        return state["x"] + state["counter"].held
+
+    text = message(f, 1.0)
+    assert "`state['counter']` (of type Counter) is changed" in text
+
+    def drawing(x):
+        if x > 0:
+            x = x + np.random.normal()  # noqa: NPY002 - the one of all
+        return x
+
+    assert "try: ng.random, with a key for each step" in message(drawing, 1.0)
 
 
 def test_exceptions_assertions_try_and_generators():

@@ -2,8 +2,11 @@
 what else parts can reach, which an operation must leave as it is."""
 
 import dataclasses
+import pickle
+import random
 import sys
 import types
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -31,7 +34,8 @@ _UNASSIGNED = object()
 Leaves = dict[int, tuple[Tensor, Node]]
 _MOST_ITEMS = 1000  # of a container that is looked at
 _DEEPEST = 3  # containers in containers
-_CONTAINERS = (list, dict, set)
+_CONTAINERS = (list, dict, set, deque)
+_GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 
 
 class AssignedVariables:
@@ -186,6 +190,9 @@ class AssignedVariables:
             if name in self._globals:
                 around[name] = self._globals[name]
         cells = {name: self.cells[name] for name in around if name in self.cells}
+        if "random" in self._names_in_reach(around.values()):
+            # What is drawn from without a generator. To read its state takes 0.2 ms.
+            around |= {"np.random": np.random.mtrand._rand, "random": random._inst}
         for held in around.values():
             cells |= {k: v for k, v in _cells_of(held).items() if k not in cells}
         own = [self.cells[name] for name in self.names]
@@ -195,9 +202,27 @@ class AssignedVariables:
         for name, held in around.items():
             yield from _contents(name, held, seen, 0)
         for name in self.names:
-            # What is in it may be a stand-in later, but a list stays a list.
-            if not _is_container(self._before[name]):
-                yield from _contents(name, self._before[name], seen, 0)
+            # What is in it may be a stand-in later, but a list stays a list, and an object itself.
+            held = self._before[name]
+            if not _is_container(held):
+                yield from _contents(name, held, seen, 0)
+                continue
+            leaves, structure = trees.flatten(held)
+            if any(map(_may_be_changed, leaves)):
+                for path, leaf in zip(trees.leaf_names(structure, name), leaves, strict=True):
+                    if _may_be_changed(leaf):
+                        yield from _contents(path, leaf, seen, 0)
+
+    def _names_in_reach(self, around: Iterable[Any]) -> set[str]:
+        """Names that the parts use, and the functions of the same module that they can call."""
+        names = {*self._global_names}
+        pending = [x for x in around if isinstance(x, types.FunctionType)]
+        while pending:
+            new = {*pending.pop().__code__.co_names} - names
+            names |= new
+            found = [self._globals.get(name) for name in new]
+            pending += [x for x in found if isinstance(x, types.FunctionType)]
+        return names
 
     def check_around(self) -> None:
         """After tracing: raise an error if something else has changed."""
@@ -209,7 +234,9 @@ class AssignedVariables:
                     )
                 continue
             now = _state_of(thing)
-            if isinstance(before, list):
+            if isinstance(before, bytes):
+                is_same = now == before
+            elif isinstance(before, list):
                 is_same = len(now) == len(before) and all(map(_is, now, before))
             else:
                 is_same = now is before
@@ -219,8 +246,10 @@ class AssignedVariables:
                 raise self._refused(name, "is a list that grows", fix=GROWING.format(name=name))
             raise self._refused(
                 name,
-                f"is a {type(thing).__name__} that changes",
-                fix="variables of the function's own, for what changes",
+                f"(of type {type(thing).__name__}) is changed",
+                fix="ng.random, with a key for each step"
+                if isinstance(thing, _GENERATORS)
+                else "variables of the function's own, for what changes",
             )
 
 
@@ -315,26 +344,33 @@ def _has_views(tensor: Tensor) -> bool:
 def _contents(
     name: str, thing: Any, seen: set[int], depth: int
 ) -> "Iterator[tuple[str, Any, Any]]":
+    if isinstance(thing, (types.MethodType, types.BuiltinMethodType)):
+        thing = thing.__self__
     if id(thing) in seen or depth > _DEEPEST:
         return
     if isinstance(thing, Tensor):
         seen.add(id(thing))
         yield name, thing, thing._node
         return
-    if isinstance(thing, (types.ModuleType, types.FunctionType, type, np.ndarray)):
+    if isinstance(thing, np.ndarray):
+        if thing.size <= _MOST_ITEMS:
+            seen.add(id(thing))
+            yield name, thing, _state_of(thing)
         return
-    if isinstance(thing, (*_CONTAINERS, tuple)):
-        inside = thing
-    elif _is_of_library_class(thing):
+    if isinstance(thing, _GENERATORS):
+        yield name, thing, _state_of(thing)
+        return
+    if isinstance(thing, (types.ModuleType, types.FunctionType, type)):
+        return
+    is_object = not isinstance(thing, (*_CONTAINERS, tuple))
+    if is_object and _is_of_library_class(thing):
         return  # what libraries keep for themselves
-    else:
-        inside = getattr(thing, "__dict__", None)
-    if not isinstance(inside, (*_CONTAINERS, tuple)) or len(inside) > _MOST_ITEMS:
+    inside = _attributes_of(thing) if is_object else thing
+    if len(inside) > _MOST_ITEMS:
         return
     seen.add(id(thing))
-    if not isinstance(inside, tuple):
-        yield name, inside, _state_of(inside)
-    is_object = inside is not thing
+    if not isinstance(thing, tuple):
+        yield name, thing, _state_of(thing)
     items = inside.items() if isinstance(inside, dict) else enumerate(inside)
     for key, item in list(items):
         path = f"{name}.{key}" if is_object else f"{name}[{key!r}]"
@@ -353,6 +389,30 @@ def _state_of(thing: Any) -> Any:
     """What shows whether something has changed."""
     if isinstance(thing, Tensor):
         return thing._node
+    if isinstance(thing, np.ndarray):
+        return b"" if thing.dtype.hasobject else thing.tobytes()
+    if isinstance(thing, np.random.Generator):
+        return pickle.dumps(thing.bit_generator.state)
+    if isinstance(thing, np.random.RandomState):
+        return pickle.dumps(thing.get_state())
+    if isinstance(thing, random.Random):
+        return pickle.dumps(thing.getstate())
+    if not isinstance(thing, (*_CONTAINERS, tuple)):
+        thing = _attributes_of(thing)
     if isinstance(thing, dict):
         return [x for pair in thing.items() for x in pair]
     return list(thing)
+
+
+def _attributes_of(thing: Any) -> dict[str, Any]:
+    """What an object holds."""
+    names = [x for cls in type(thing).__mro__ for x in getattr(cls, "__slots__", ())]
+    in_slots = {x: getattr(thing, x) for x in names if x[:2] != "__" and hasattr(thing, x)}
+    return in_slots | getattr(thing, "__dict__", {})
+
+
+def _may_be_changed(leaf: Any) -> bool:
+    """Whether it is an object of which others see what a part does to it."""
+    return isinstance(leaf, np.ndarray) or not (
+        isinstance(leaf, Tensor) or is_number(leaf) or _never_changes(leaf)
+    )
