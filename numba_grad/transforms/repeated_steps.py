@@ -23,11 +23,11 @@ from numba_grad.transforms.assigned_rows import (
     row_part,
     rows_read_again,
 )
+from numba_grad.transforms.loop_params import LARGEST_VALUE
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
 
-_LARGEST = 256  # elements of a value inside of a step
 _FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction"}
 _WINDOW = 8  # consecutive operations, by which periods are looked for
 _PERIODS = 12  # that are looked at
@@ -122,7 +122,7 @@ class RecordedGraph:
         """What is the same for arrays that may stand for each other, whatever is done to one."""
         if x.op is not LEAF or x.value is None or not len(x.shape) > 0 or x.requires_grad:
             return x
-        if x.type.size > _LARGEST or x.type.device != CPU or self.is_read_at_calls(x):
+        if x.type.size > LARGEST_VALUE or x.type.device != CPU or self.is_read_at_calls(x):
             return x
         return (x.type, x.value.tobytes())
 
@@ -444,7 +444,7 @@ def _types_of_numbers(
         if x.op not in _NUMBERS or x.value is None or x.requires_grad:
             continue
         type = x.type
-        if type.size > _LARGEST or type.device != CPU:
+        if type.size > LARGEST_VALUE or type.device != CPU:
             continue
         place = None if read_at_calls is None else read_at_calls.place_of(x)
         if place is not None:
@@ -460,7 +460,7 @@ def is_fit(node: Node) -> bool:
     return (
         node.op.family in _FAMILIES
         and type.__class__ is not TupleType
-        and type.size <= _LARGEST
+        and type.size <= LARGEST_VALUE
         and type.device == CPU
     )
 

@@ -1,16 +1,22 @@
 """Equal slices, reshapes and transposes of one array, recorded again and again in a loop, become
-one.
+one, and so does all else that steps make of the same large arrays.
 
 `p[0]` in each stage of each step is half of the operations of a Runge-Kutta loop, and as many more
 in its derivative. Recording keeps them apart, since each may get hooks or be asked for its own
 gradient; where nobody holds them any more, one is as good as all.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Hashable, Sequence
+from typing import TYPE_CHECKING
 
-from numba_grad.graph.node import OPS, Node, SharedParams
+from numba_grad.graph.node import LEAF, NO_PARAMS, OPS, Node, SharedParams
+
+if TYPE_CHECKING:
+    from numba_grad.transforms.read_at_calls import ReadAtCalls
 
 _VIEWS = frozenset([OPS["slice"], OPS["reshape"], OPS["transpose"], OPS["flip"]])
+# What gives the same for the same inputs, whoever computes it.
+_FAMILIES = frozenset(["elementwise", "movement", "reduction", "contraction"])
 
 
 def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> list[Node]:
@@ -42,3 +48,69 @@ def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> lis
                 continue
         kept.append(node)
     return kept
+
+
+def without_repetitions(
+    order: Sequence[Node],
+    roots: Container[Node],
+    read_at_calls: "ReadAtCalls | None",
+    smallest: int,
+) -> list[Node]:
+    """`order`, less what an earlier operation of it computes as well: `w.T @ x`, where a loop makes
+    the same `w.T` in each step.
+
+    Of arrays of more than `smallest` elements, no larger than what they are made of: others are
+    as well computed where they are read. As `without_repeated_views` in all else.
+    """
+    first: dict[Hashable, Node] = {}
+    same: dict[Node, Hashable] = {}  # what has the value of each node that is not the first
+    instead: dict[Node, Node] = {}
+    replaced = instead.keys()
+    for node in order:
+        inputs = node.inputs
+        if not replaced.isdisjoint(inputs):
+            inputs = node.inputs = tuple([instead.get(x, x) for x in inputs])
+        if node.op.family not in _FAMILIES or not _is_nobodys(node):
+            continue
+        for x in inputs:
+            if x.op is LEAF and x not in same:
+                same[x] = _number(x, read_at_calls)
+        key = (node.op, _params(node), node.requires_grad, *[same.get(x, x) for x in inputs])
+        earlier = first.setdefault(key, node)
+        if earlier is node or node in roots:
+            continue
+        same[node] = earlier
+        size = node.type.size
+        if smallest < size <= sum([x.type.size for x in inputs]):
+            instead[node] = earlier
+    if not instead:
+        return list(order)
+    # Neither what only the others have read.
+    read = {x for node in order if node not in instead for x in node.inputs}
+    return [x for x in order if x not in instead and (x in read or x in roots)]
+
+
+def _is_nobodys(node: Node) -> bool:
+    """Whether nobody holds a node, or has a hook on it."""
+    return node.autograd is None and (node.handle is None or node.handle() is None)
+
+
+def _params(node: Node) -> Hashable:
+    params = node.params
+    if params is NO_PARAMS or params.__class__ is SharedParams:
+        return id(params)
+    items = tuple(params.items())
+    try:
+        hash(items)
+    except TypeError:
+        return id(params)
+    return items
+
+
+def _number(x: Node, read_at_calls: "ReadAtCalls | None") -> Hashable:
+    """Equal for equal Python numbers, each of which is a leaf of its own."""
+    if x.shape or x.requires_grad or x.value is None:
+        return x
+    if read_at_calls is not None and read_at_calls.place_of(x) is not None:
+        return x
+    return (x.type, x.value.tobytes())

@@ -53,10 +53,11 @@ def stored(x: np.ndarray, operand: MatrixOperand) -> np.ndarray:
 
 
 MATMUL_SIZES = [(2, 3, 4), (1, 1, 1), (0, 3, 2), (2, 3, 0), (2, 0, 3), (17, 9, 33), (300, 70, 130)]
+VECTOR_SIZES = [(1, 30, 9), (1, 9, 30), (30, 1, 9), (9, 1, 30), (12, 9, 1), (1, 1, 80)]
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize(("m", "n", "k"), MATMUL_SIZES)
+@pytest.mark.parametrize(("m", "n", "k"), [*MATMUL_SIZES, *VECTOR_SIZES])
 def test_matmul_of_every_orientation(dtype: np.dtype, m: int, n: int, k: int) -> None:
     rng = np.random.default_rng(1)
     x, y = random(rng, dtype, m, k), random(rng, dtype, k, n)
@@ -88,7 +89,7 @@ def test_matmul_without_blas(dtype: np.dtype, is_transposed: bool) -> None:
         assert_array_equal(result, x @ y)
 
 
-@pytest.mark.parametrize("sizes", [(2, 3, 4), (20, 30, 40)])
+@pytest.mark.parametrize("sizes", [(2, 3, 4), (20, 30, 40), *VECTOR_SIZES])
 @pytest.mark.parametrize(
     ("x_stack", "y_stack"),
     [((3,), ()), ((), (4,)), ((2, 1), (1, 3)), ((2, 1, 3), (4, 1)), ((0,), (1,))],

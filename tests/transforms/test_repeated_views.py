@@ -1,15 +1,17 @@
 """Equal slices of one array are merged before differentiation, and nobody can tell."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 import numba_grad as ng
 from numba_grad.graph.node import OPS, argument
 from numba_grad.graph.types import array_type
-from numba_grad.ops.families import reshape
+from numba_grad.ops.families import broadcast_to, reshape
 from numba_grad.ops.index_expressions import take_index
 from numba_grad.ops.movement import permuted
-from numba_grad.transforms.repeated_views import without_repeated_views
+from numba_grad.transforms.repeated_views import without_repeated_views, without_repetitions
 
 P = np.array([1.5, -0.7, 2.0])
 
@@ -115,3 +117,93 @@ def test_equal_slices_of_bodies_and_of_called_functions_are_one(name):
 
     expected = ng.grad(by_hand)(u)
     np.testing.assert_allclose(ng.grad(lambda u: f(u).sum())(u), expected, rtol=1e-12)
+
+
+def kinds(f, *args):
+    """How many operations of each name the graph of a jitted function has outside of its loops."""
+    graph = str(ng.jit(f).lower(*args).graph).split("\nsteps:")[0]
+    return Counter(
+        line.split(" = ")[1].split("(")[0] for line in graph.split("\n") if " = " in line
+    )
+
+
+def cell(product):
+    """A recurrence whose step makes something of the weights first."""
+
+    def loss(w, v, x):
+        h = np.zeros(20)
+        for k in range(15):
+            h = np.tanh(product(w, v, x[k], h))
+        return (h * h).sum()
+
+    return loss
+
+
+RECURRENCES = {
+    "transposed": cell(lambda w, v, x, h: w.T @ x + v.T @ h),
+    "joined": cell(lambda w, v, x, h: np.concatenate([x, h]) @ np.concatenate([w, v])),
+    "a part": cell(lambda w, v, x, h: x @ w + h @ np.concatenate([v, v])[10:30]),
+    "scaled": cell(lambda w, v, x, h: (2.0 * w).T @ x + (0.5 * v + 1.0).T @ h),
+    "normalized": cell(lambda w, v, x, h: x @ w + h @ (np.exp(v) / np.exp(v).sum(0))),
+}
+
+
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_what_each_step_makes_of_the_weights_alone_is_made_once(name):
+    rng = np.random.default_rng(3)
+    given = rng.normal(size=(20, 20)) / 9, rng.normal(size=(20, 20)) / 9, rng.normal(size=(15, 20))
+    loss = RECURRENCES[name]
+    derivative = ng.value_and_grad(loss, argnums=(0, 1, 2))
+    value, gradients = ng.jit(derivative)(*given)
+    np.testing.assert_allclose(float(value), loss(*given), rtol=1e-12)
+    tensors = [ng.tensor(x, requires_grad=True) for x in given]
+    loss(*tensors).backward()
+    for gradient, x in zip(gradients, tensors, strict=True):
+        np.testing.assert_allclose(gradient, x.grad.numpy(), rtol=1e-9, atol=1e-12)
+    assert kinds(derivative, *given)["loop"] == 2
+
+
+def test_what_closed_over_numbers_are_is_read_at_each_call():
+    """Two arrays of one element that are equal now are not the same."""
+    a, b = np.array(2.0), np.array(2.0)
+
+    def loss(w):
+        h = w[0]
+        for _ in range(12):
+            h = np.tanh((a * w) @ h) + (b * w) @ h
+        return h.sum()
+
+    derivative = ng.jit(ng.value_and_grad(loss))
+    w = np.random.default_rng(0).normal(size=(20, 20)) / 9
+    derivative(w)
+    b[...] = 0.5
+    value, gradient = derivative(w)
+    x = ng.tensor(w, requires_grad=True)
+    loss(x).backward()
+    np.testing.assert_allclose(float(value), loss(w), rtol=1e-12)
+    np.testing.assert_allclose(gradient, x.grad.numpy(), rtol=1e-9, atol=1e-12)
+
+
+def test_repetitions_that_have_hooks_or_differ_in_history_stay_apart():
+    seen = []
+
+    def f(w):
+        first, second = np.exp(w), np.exp(w)
+        with ng.no_grad():
+            third = np.exp(w)
+        first.register_hook(lambda g: seen.append(float(np.asarray(g).sum())))
+        return (first * 2.0 + second * 3.0 + third * 5.0).sum()
+
+    w = np.linspace(0.0, 1.0, 300)
+    np.testing.assert_allclose(np.asarray(ng.grad(f)(w)), 5.0 * np.exp(w), rtol=1e-14)
+    assert seen == [600.0]
+
+
+def test_what_is_larger_than_what_it_is_made_of_stays():
+    row, column = (argument(array_type(n, P.dtype)) for n in ((1, 40), (40, 1)))
+    tables = [OPS["multiply"](*[broadcast_to(x, (40, 40)) for x in (row, column)]) for _ in "ab"]
+    sums = [OPS["sin"](x) for x in tables]
+    order = [x for k in (0, 1) for x in (*tables[k].inputs, tables[k], sums[k])]
+    kept = without_repetitions(order, {sums[0], sums[1]}, None, 256)
+    assert kept[-1] is sums[1]
+    assert sums[1].inputs[0] in tables

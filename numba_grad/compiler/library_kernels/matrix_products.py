@@ -146,9 +146,12 @@ def _blas_matmul(
     adds: bool = False,
 ) -> LibraryCall:
     """`adds`: to what is in the output already."""
-    if m == 1 and n == 1 and not y.is_transposed:
-        # The same memory as a row, for which BLAS is four times as fast.
-        y = MatrixOperand(y.stack, is_transposed=True)
+    first, second = first_input, first_input + 1
+    if not (x.is_conjugated or y.is_conjugated):
+        m, n, x, y, are_exchanged = _of_vectors(m, n, k, x, y)
+        if are_exchanged:
+            first, second = second, first
+            stack_words = _stacks(m, n, k, x, y)[1]
     limit = max(1, m * n * k // _TILE_PRODUCTS)
     longest_m, longest_n = _longest_tile(m, n, k, count)
     tile_m, tiles_m = _tiles(m, longest_m, limit)
@@ -165,8 +168,8 @@ def _blas_matmul(
     gemm = LibraryStep(
         _gemm_source(dtype),
         (
-            Memory("input", first_input),
-            Memory("input", first_input + 1),
+            Memory("input", first),
+            Memory("input", second),
             result,
             Symbol(f"blas.{BLAS_LETTERS[dtype.name]}gemm"),
             *(m, n, k, tile_m, tiles_m, tile_n, tiles_n, tile_k, count),
@@ -184,6 +187,28 @@ def _blas_matmul(
     words = (Memory("scratch"), Memory("output"), parts, size)
     adding = LibraryStep(_sum_of_parts_source(dtype), words, Tasks(size, 1 << 14))
     return LibraryCall((gemm, adding), parts * size * dtype.itemsize)
+
+
+def _of_vectors(
+    m: int, n: int, k: int, x: MatrixOperand, y: MatrixOperand
+) -> tuple[int, int, MatrixOperand, MatrixOperand, bool]:
+    """Rows, columns and operands, in the form in which BLAS is fastest where one is a vector, and
+    whether the operands are exchanged: a column is the same memory as a row.
+
+    The others take up to three times as long, a sum of 20 products for each of 10,000 rows 170 us
+    instead of 74.
+    """
+    if k == 1:
+        return m, n, MatrixOperand(x.stack, is_transposed=True), MatrixOperand(y.stack), False
+    if m == 1:
+        x = MatrixOperand(x.stack)
+    if n == 1:
+        y = MatrixOperand(y.stack)
+    if n == 1 and not x.is_transposed and m < k:
+        return 1, m, y, MatrixOperand(x.stack, is_transposed=True), True
+    if m == 1 and y.is_transposed and n >= k:
+        return n, 1, MatrixOperand(y.stack), x, True
+    return m, n, x, y, False
 
 
 def _transposition(operand: MatrixOperand) -> int:

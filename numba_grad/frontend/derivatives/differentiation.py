@@ -41,8 +41,9 @@ from numba_grad.ops.control import custom
 from numba_grad.ops.families import cast, full, reshape, zeros_like
 from numba_grad.transforms.batch import batch, by_columns, by_rows
 from numba_grad.transforms.jvp import pushed_forward, tangents
+from numba_grad.transforms.loop_params import LARGEST_VALUE
 from numba_grad.transforms.python_loops import is_long, is_long_since, loop_in
-from numba_grad.transforms.repeated_views import without_repeated_views
+from numba_grad.transforms.repeated_views import without_repeated_views, without_repetitions
 from numba_grad.transforms.vjp import Cotangent, cotangents
 
 Argnums = int | Sequence[int]
@@ -368,6 +369,7 @@ class Differentiation:
             ):
                 return self._own_history(outputs)
             history = without_repeated_views(history, roots)
+            history = without_repetitions(history, roots, current.trace, LARGEST_VALUE)
         self.history = (roots, history)
         return history
 
@@ -403,6 +405,7 @@ class Differentiation:
         roots = self._computed(outputs)
         order = [x for x in walk.nodes if x.serial >= self.first_serial]
         fixed, is_compiled = {*roots, *ends}, is_tracing()
+        order = without_repetitions(order, fixed, current.trace, LARGEST_VALUE)
         found = loop_in(order, fixed, known_body, current.trace, is_compiled=is_compiled)
         if found is not None:
             found.rewire(order, roots)
