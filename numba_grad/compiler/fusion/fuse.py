@@ -255,6 +255,8 @@ class _Groups:
     def add_shared_roots(self, steps: list[Step]) -> bool:
         """Store what several kernels would otherwise compute again, at the place where they
         part."""
+        if self.roots.are_numbers:
+            return False
         cost, source_size = self.roots.inline_costs()
         kernels_of: dict[Node, set[int]] = {}
         for number, step in enumerate(steps):

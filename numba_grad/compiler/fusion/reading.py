@@ -18,6 +18,8 @@ class Reading:
         """Whether `user` reads `x` at its own loop indices, so that both can be computed at one
         point."""
         if user.op.family == "elementwise":
+            if not self.loops[user] and not self.loops[x]:
+                return True
             return self.shape_of_loops(user) == self.shape_of_loops(x)
         if user.op.family == "reduction":
             return True

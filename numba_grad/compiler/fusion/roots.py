@@ -82,6 +82,9 @@ class Roots:
             for x in dict.fromkeys(node.inputs):
                 self.users[x].append(node)
         self.loops = {node: loop_axes(node.shape) for node in order}
+        # Single numbers are stored where they have to be, and written out once: what is made of
+        # them alone needs no thought of costs.
+        self.are_numbers = not any(self.loops[node] for node in order if node not in self.memory)
         self.reading = Reading(self.loops)
         self.are_roots_known = False
         self.parts: dict[Node, int] = {}  # of concatenations that are read through
@@ -91,7 +94,8 @@ class Roots:
 
     def find(self) -> None:
         for node in self.order:
-            self.parts[node] = self.count_parts(node)
+            if not self.are_numbers:
+                self.parts[node] = self.count_parts(node)
             if is_library(node):
                 self.nodes.add(node)
                 for x in memory_operands(node):
@@ -118,6 +122,8 @@ class Roots:
                 self.add_root(node.inputs[1])
         for node in self.outputs:
             self.add_root(node)
+        if self.are_numbers:
+            return
         evaluations = self.add_expensive_roots()
         self.store_long_concatenations()
         self.bound_repetition(evaluations)
@@ -318,7 +324,7 @@ class Roots:
 
     def is_long(self, node: Node) -> bool:
         """Whether finding the part of a concatenation takes a search at each element."""
-        return self.parts[node] > MOST_PARTS and node.params["axis"] in self.loops[node]
+        return node.params["axis"] in self.loops[node] and self.parts[node] > MOST_PARTS
 
     def count_parts(self, node: Node) -> int:
         parts = [1 if self.is_one_part(x) else self.parts[x] for x in node.inputs]
@@ -355,29 +361,27 @@ class Roots:
         for node in reversed(self.order):
             if node in self.memory:
                 continue
-            count = self.count_evaluations(node, evaluations)
-            counts_of_node = Counts(count, self.count_places(node, evaluations, windows))
+            count, windows.places[node] = self.count(node, evaluations, windows)
             is_computed = node.op.family in ("elementwise", "reduction")
             # An addition to a region is one of arrays.
             is_computed |= node.op.name == "add_slice" and not is_small_assignment(node)
-            may_be = node not in self.nodes and is_computed and cost[node] >= 4
-            may_be &= max(counts_of_node) > 1.3
-            if may_be and self.is_worth_storing(
-                node, cost[node], counts_of_node, source_size[node]
-            ):
-                self.nodes.add(node)
-                counts[node] = counts_of_node
+            if node not in self.nodes and is_computed and self.loops[node] and cost[node] >= 4:
+                counts_of_node = Counts(count, windows.weights.of(windows.places[node]))
+                if max(counts_of_node) > 1.3 and self.is_worth_storing(
+                    node, cost[node], counts_of_node, source_size[node]
+                ):
+                    self.nodes.add(node)
+                    counts[node] = counts_of_node
             if node in self.nodes:
                 windows.store(node)
             evaluations[node] = 1.0 if node in self.nodes else max(count, 1e-9)
         # What was expensive from the inputs may be cheap now, from what is stored: the negative of
         # a stored value.
-        self.inline_costs(counts)
+        if counts:
+            self.inline_costs(counts)
         return evaluations
 
     def is_worth_storing(self, node: Node, cost: float, counts: Counts, source_size: int) -> bool:
-        if not self.loops[node]:
-            return False
         costs = self.costs
         by_itself, with_others = costs.store_of_shifts, costs.store
         if node.type.size >= EXPANSION * source_size:
@@ -439,34 +443,25 @@ class Roots:
             return float(node.inputs[0].type.size // max(1, node.type.size))
         return float(node.op.cost) if node.op.family == "elementwise" else 0.0
 
-    def count_evaluations(self, node: Node, evaluations: dict[Node, float]) -> float:
-        """How often each element of `node` would be computed if it were not stored."""
-        aligned = separate = 0.0
-        for user in self.users[node]:
-            if is_library(user):
-                continue
-            if self.reading.is_aligned(user, node):
-                aligned = max(aligned, evaluations[user])
-            else:
-                separate += evaluations[user] * self.reading.repetition(user, node)
-        return aligned + separate
-
-    def count_places(
+    def count(
         self, node: Node, evaluations: dict[Node, float], windows: "_Windows"
-    ) -> float:
-        """The same where its users are computed at places of their own: each window of a product
-        of `node` computes `node` again."""
+    ) -> tuple[float, int]:
+        """How often each element of `node` would be computed if it were not stored; and where, if
+        its users are computed at places of their own: each window of a product of `node` computes
+        `node` again."""
+        aligned = separate = 0.0
         places = 0
         for user in self.users[node]:
             if is_library(user):
                 continue
             if self.reading.is_aligned(user, node):
+                aligned = max(aligned, evaluations[user])
                 places |= windows.places[user]
             else:
                 weight = evaluations[user] * self.reading.repetition(user, node)
+                separate += weight
                 places |= windows.another(weight)
-        windows.places[node] = places
-        return windows.weights.of(places)
+        return aligned + separate, places
 
 
 class _Windows:

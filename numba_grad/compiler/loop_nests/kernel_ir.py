@@ -10,6 +10,7 @@ inside of the k-th.
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,8 +20,9 @@ from numba_grad.compiler.scalar_expressions import Term
 OTHER = "other_"  # before the name of an accumulator: that of another part of what is reduced
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
+# Tuples where a kernel has thousands, which are made, compared and looked up all the time: see
+# `Factor`.
+class Buffer(NamedTuple):
     """A pointer argument of a kernel, the one with the number `word`."""
 
     name: str
@@ -28,14 +30,12 @@ class Buffer:
     dtype: np.dtype
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     buffer: Buffer
     position: Index
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(NamedTuple):
     bytes: bytes
     dtype: np.dtype
 
@@ -47,8 +47,7 @@ class IndexValue:
     index: Index
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(NamedTuple):
     """A scalar expression of values, words and loop variables, by their names."""
 
     term: Term
@@ -61,14 +60,12 @@ class Apply:
 Expression = Load | Constant | IndexValue | Apply
 
 
-@dataclass(frozen=True, slots=True)
-class Let:
+class Let(NamedTuple):
     name: str
     expression: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(NamedTuple):
     buffer: Buffer
     position: Index
     value: str
@@ -85,8 +82,7 @@ class Accumulator:
     block_size: str  # the argument that holds the elements between results of neighbouring blocks
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(NamedTuple):
     """`name = expression`, once per innermost point: of an accumulator, or a local that others
     need."""
 

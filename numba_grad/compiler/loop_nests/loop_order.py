@@ -6,7 +6,6 @@ from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
 from numba_grad.compiler.loop_nests.loop_cuts import Interval
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS
-from numba_grad.compiler.segment_memory import Place
 
 
 @dataclass(slots=True)
@@ -16,7 +15,6 @@ class Survey:
     accesses: list[Index] = field(default_factory=list)
     conditions: list[Interval] = field(default_factory=list)
     irregular: set[str] = field(default_factory=set)  # variables used otherwise than in positions
-    places: set[Place] = field(default_factory=set)
 
 
 def loop_order(

@@ -5,12 +5,13 @@ are never stored (`index_rules.py`). Conditions of pads, concatenations and slic
 intervals of loop variables (`conditions.py`); the loop is cut at their bounds (`loop_cuts.py`), so
 that the interior runs without them.
 
-A group is lowered twice: a first pass over whole index ranges collects accesses and conditions;
-from them follow the order of loops, which axes merge (`loop_order.py`), and where ranges are cut;
-the second pass writes the code.
+A group with loops is lowered twice: a first pass over whole index ranges collects accesses and
+conditions; from them follow the order of loops, which axes merge (`loop_order.py`), and where
+ranges are cut; the second pass writes the code.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,11 +31,16 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Accumulator,
     Apply,
     Axis,
+    Buffer,
     IndexRange,
+    Let,
+    Load,
     LoopNest,
     Piece,
+    Store,
     Update,
     Variant,
+    Word,
 )
 from numba_grad.compiler.loop_nests.loop_cuts import (
     MOST_SCALAR,
@@ -78,6 +84,8 @@ def lower_group(
     node)`. Without `reduction_blocks` there is nothing to cut, as where the results of blocks are
     reduced: they are too few for vector code as well.
     """
+    if not group.space:
+        return _straight_kernel(group, place_of, reduction_blocks)
     names = tuple(f"i{k}" for k in range(len(group.space)))
     extents = dict(zip(names, group.space, strict=True))
     known: Known = {name: [(0, n)] for name, n in extents.items()}
@@ -93,17 +101,70 @@ def lower_group(
         indices[outer] = Index()
         order = tuple(name for name in order if name != outer)
     reduced = tuple(name for name in reduced if name in extents)
-    values = Values(
-        group.stored,
-        place_of,
-        extents,
-        order,
-        addresses_blocks=not names and len(survey.places) > MOST_POINTERS,
-    )
+    values = Values(group.stored, place_of, extents, order)
     # Merged axes have no conditions that change within the range they had: that one is to assume.
     known = {name: known[name] for name in order}
     lowering = _Lowering(group, values, indices, reduced)
     return lowering.kernel(survey.conditions, known, reduction_blocks)
+
+
+def _straight_kernel(
+    group: Group,
+    place_of: Callable[[Node], Place | None],
+    reduction_blocks: ReductionBlocks | None,
+) -> LoopNest:
+    """The kernel of a group without loops.
+
+    Its pointers are to the first element that it reads or writes, so that it is the same for each
+    column of a matrix, and wherever in a block its values are. Of many values there is one pointer
+    to all in a block, in place of one to each.
+    """
+    values = Values(group.stored, place_of, {}, ())
+    kernel = _Lowering(group, values, {}, ()).kernel([], {}, reduction_blocks)
+    is_by_block = len(kernel.buffers) > MOST_POINTERS
+    places: dict[Buffer, tuple[object, int]] = {}  # what one pointer is for, and the byte there
+    for buffer in kernel.buffers:
+        place = kernel.words[buffer.word].memory
+        assert isinstance(place, Place)
+        key = (place.memory, buffer.dtype) if is_by_block else buffer
+        places[buffer] = key, place.offset
+    (variant,) = kernel.variants
+    (piece,) = variant.pieces
+    every_let = (*variant.lets, piece.body.lets)
+    loads = [
+        let.expression for lets in every_let for let in lets if isinstance(let.expression, Load)
+    ]
+    first: dict[object, int] = {}  # byte
+    for buffer, where, *_ in (*loads, *piece.body.stores):
+        key, byte = places[buffer]
+        byte += where.literal * buffer.dtype.itemsize
+        first[key] = min(byte, first.get(key, byte))
+
+    words: list[Word] = []
+    buffers: dict[object, Buffer] = {}
+    of_word = {buffer.word: buffer for buffer in kernel.buffers}
+    for number, word in enumerate(kernel.words):
+        if number not in of_word:
+            words.append(word)
+            continue
+        key, _ = places[of_word[number]]
+        if key not in buffers:
+            name = f"x{len(buffers)}"
+            assert isinstance(word.memory, Place)
+            buffers[key] = Buffer(name, len(words), of_word[number].dtype)
+            words.append(Word(name, memory=Place(word.memory.memory, first[key])))
+
+    def at(buffer: Buffer, position: Index) -> tuple[Buffer, Index]:
+        key, byte = places[buffer]
+        elements = (byte - first[key]) // buffer.dtype.itemsize
+        return buffers[key], position.shifted(elements, literal=True)
+
+    for lets in every_let:
+        for number, (name, value) in enumerate(lets):
+            if isinstance(value, Load):
+                lets[number] = Let(name, Load(*at(*value)))
+    piece.body.stores = [Store(*at(x.buffer, x.position), x.value) for x in piece.body.stores]
+    return replace(kernel, words=words, buffers=list(buffers.values()))
 
 
 class _Lowering:

@@ -40,7 +40,6 @@ class Values:
     place_of : where a value is in memory, None where it is not
     extents : of the loops, by name
     order : the loops, outermost first
-    addresses_blocks : one pointer to all small values of a block, instead of one to each
     """
 
     def __init__(
@@ -51,14 +50,12 @@ class Values:
         order: tuple[str, ...],
         *,
         survey: Survey | None = None,
-        addresses_blocks: bool = False,
     ) -> None:
         self.own = frozenset(own)
         self.place_of = place_of
         self.extents = extents
         self.order = order
         self.survey = survey
-        self.addresses_blocks = addresses_blocks
         self.level_of = {name: k + 1 for k, name in enumerate(order)}
         self.words: list[Word] = []
         self.word_names: dict[object, str] = {}
@@ -172,14 +169,10 @@ class Values:
         """The buffer of a place, and the position in it.
 
         A pointer to each value keeps the text independent of how many small values there were
-        before. A kernel without loops that uses many of one block addresses them by one pointer and
-        literal positions.
+        before.
         """
         if self.survey is not None:
-            self.survey.places.add(place)
             self.survey.accesses.append(where)
-        if self.addresses_blocks:
-            return self.buffer(place.memory, dtype), where.shifted(place.offset, literal=True)
         start = Place(place.memory, place.offset * dtype.itemsize)
         return self.buffer(start, dtype), where
 
