@@ -44,6 +44,7 @@ SELDOM = {
     "numba_grad.frontend.python_control_flow.rewriting",
     "numba_grad.graph.native_walks",
     "numba_grad.transforms.carried_parts",
+    "numba_grad.transforms.former_values",
     "numba_grad.transforms.rerolling",
     "numba_grad.transforms.rows_as_values",
     "numba_grad.transforms.rows_by_index",

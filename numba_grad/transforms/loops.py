@@ -62,6 +62,7 @@ def loop(
     directory: str = "",
     is_users: bool = True,
     sums: int = 0,
+    is_cut: bool = False,
 ) -> tuple[list[Node], list[Node]]:
     """What is carried out of the loop, and the stacked results.
 
@@ -76,6 +77,7 @@ def loop(
     is_users : whether it is no derivative of a loop itself: then it keeps what its derivative would
         not compute again
     sums : of how many carried values, the last ones, it is known that steps only add to them
+    is_cut : whether a step may be done before the loop: not if somebody sees how many it has
     """
     if is_users and body.has_bodies:
         # Imported when it is needed: most loops have none inside.
@@ -91,8 +93,15 @@ def loop(
             reverse=reverse,
             slots=slots,
             directory=directory,
+            is_cut=is_cut,
         )
         return parted.joined(len(carried), *of_parts)
+    if is_cut and length > 1:
+        of_former = _with_former_values(
+            body, carried, sequences, constants, length, reverse, slots, directory
+        )
+        if of_former is not None:
+            return of_former
     inputs = [*carried, *sequences, *constants]
     own, kept = body, 0
     if is_users and any(x.requires_grad for x in inputs):
@@ -116,6 +125,37 @@ def loop(
     node = with_results(loop_op, inputs, params.of_node)
     results = [result(node, k) for k in range(len(body.outputs))]
     return results[: len(carried)], results[len(carried) :]
+
+
+def _with_former_values(
+    body: CallTarget,
+    carried: Sequence[Node],
+    sequences: Sequence[Node],
+    constants: Sequence[Node],
+    length: int,
+    reverse: bool,
+    slots: int | None,
+    directory: str,
+) -> tuple[list[Node], list[Node]] | None:
+    """The results of the loop that carries former values, after a first step, if that is better."""
+    module = imported("numba_grad.transforms.former_values")
+    former = module.carrying_former_values(body, len(carried), len(sequences))
+    if former is None:
+        return None
+    state, first = former.after_first_step(carried, sequences, constants, reverse)
+    rows = [module.rows_after_first(x, reverse) for x in sequences]
+    finals, stacks = loop(
+        former.body,
+        state,
+        rows,
+        constants,
+        length - 1,
+        reverse=reverse,
+        slots=slots,
+        directory=directory,
+    )
+    pairs = zip(first, stacks, strict=True)
+    return former.finals(finals, constants), [module.joined(x, y, reverse) for x, y in pairs]
 
 
 def _carrying_parts(body: CallTarget, carried: int) -> "CarriedParts | None":

@@ -18,7 +18,7 @@ _MOST_NODES = 200
 # matter here: bits are the same with any budget, and no such loop takes the 0.1 s of a bar.
 _MOST_CARRIED = 1 << 17
 # What may be fused with what is around it, and of which two equal ones are one.
-_FAMILIES = ("elementwise", "movement", "reduction", "literal", "iota", "leaf")
+WRITTEN_OUT = ("elementwise", "movement", "reduction", "literal", "iota", "leaf")
 
 
 def with_short_loops_written_out(body: CallTarget) -> CallTarget:
@@ -51,7 +51,7 @@ def _results(loop: LoopParams, inputs: Sequence[Node]) -> list[Node]:
     order = range(loop.length)
     rows: list[list[Node]] = [[] for _ in loop.body.outputs[loop.carried :]]
     for k in reversed(order) if loop.reverse else order:
-        given = [*state, *[_row(x, k) for x in sequences], *constants]
+        given = [*state, *[row_of(x, k) for x in sequences], *constants]
         found = substitute(loop.body.outputs, dict(zip(loop.body.arguments, given, strict=True)))
         state = found[: loop.carried]
         for stack, x in zip(rows, found[loop.carried :], strict=True):
@@ -69,10 +69,11 @@ def _is_short(loop: LoopParams) -> bool:
         return False
     nodes = toposort(loop.body.outputs)
     is_small = len(nodes) * loop.length <= _MOST_NODES
-    return is_small and all(x.op.family in _FAMILIES for x in nodes)
+    return is_small and all(x.op.family in WRITTEN_OUT for x in nodes)
 
 
-def _row(x: Node, k: int) -> Node:
+def row_of(x: Node, k: int) -> Node:
+    """What a step gets of a sequence."""
     sizes = (1, *x.shape[1:])
     starts = (k, *[0] * len(x.shape[1:]))
     part = OPS["slice"](x, starts=starts, sizes=sizes, steps=(1,) * len(sizes))

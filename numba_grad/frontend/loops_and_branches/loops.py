@@ -40,6 +40,7 @@ from numba_grad.frontend.vmap import vmap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.walk import is_traced, toposort
 from numba_grad.ops.families import cast
+from numba_grad.runtime.progress import label_in
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loops import loop
 from numba_grad.transforms.while_loops import while_loop as while_loop_of_nodes
@@ -190,7 +191,15 @@ def _loop(
         body, carried, sequences = by_index.plan.body, by_index.carried, by_index.sequences
     slots, directory = states_within(operation, memory, carried, length)
     inputs = carried, sequences, constants
-    found = loop(body, *inputs, length, reverse=reverse, slots=slots, directory=directory)
+    found = loop(
+        body,
+        *inputs,
+        length,
+        reverse=reverse,
+        slots=slots,
+        directory=directory,
+        is_cut=label_in(body.name) is None,
+    )
     return found if by_index is None else by_index.results(*found)
 
 
