@@ -1271,6 +1271,16 @@ def fill(array):
     array[0] = 1.0
 
 
+def counting():
+    numbers = [0]
+
+    def count():
+        numbers[0] += 1
+        return numbers[0]
+
+    return count
+
+
 def draw():
     return np.random.uniform()  # noqa: NPY002 - the one of all
 
@@ -1284,6 +1294,9 @@ def draw():
         (lambda: {"a": Counter()}, lambda x: x["a"].count(), "x['a']"),
         (lambda: Slots(other=Counter()), lambda x: x.other.count(), "x.other"),
         (lambda: Counter().count, lambda x: x(), "x"),
+        (counting, lambda x: x(), "x"),
+        (lambda: functools.partial(fill, np.zeros(9000)), lambda x: x(), "x"),
+        (lambda: lambda y=[0]: y.append(1), lambda x: x(), "x"),
         (lambda: np.zeros(2), fill, "x"),
         (lambda: Counter(np.zeros(2)), lambda x: fill(x.held), "x.held"),
         (lambda: deque([1.0, 2.0]), lambda x: x.append(3.0), "x"),
@@ -1323,6 +1336,22 @@ def test_what_a_part_does_to_objects_is_refused(make, change, text):
         return y
 
     assert with_control_flow(before)(3.0) == 6.0
+
+
+def test_functions_that_close_over_what_a_part_changes():
+    def f(x, n):
+        table, total = [0.0, x], 0.0
+
+        def last():
+            return table[1] + total
+
+        for k in range(n):
+            table[0] = table[0] + k
+            table[1] = last() / 2
+            total = total + table[0]
+        return table, last()
+
+    assert_as_in_python(f, (1.0, 0), (1.0, 4))
 
 
 def test_what_a_branch_does_to_objects_in_containers_is_refused():

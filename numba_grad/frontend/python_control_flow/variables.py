@@ -2,6 +2,7 @@
 what else parts can reach, which an operation must leave as it is."""
 
 import dataclasses
+import functools
 import pickle
 import random
 import sys
@@ -33,6 +34,7 @@ _UNASSIGNED = object()
 # Tensors of a container, by their numbers among its leaves, with the nodes that they had.
 Leaves = dict[int, tuple[Tensor, Node]]
 _MOST_ITEMS = 1000  # of a container that is looked at
+_MOST_BYTES = 2**18  # of an array, as copied in some microseconds
 _DEEPEST = 3  # containers in containers
 _CONTAINERS = (list, dict, set, deque)
 _GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
@@ -199,8 +201,12 @@ class AssignedVariables:
         for name, cell in cells.items():
             if not any(cell is x for x in own):
                 yield name, cell, contents_of(cell)
+        # What its own variables hold is theirs to change, also where functions close over it.
+        seen |= {id(x) for x in map(self._before.get, self.names) if _is_container(x)}
+        seen |= {id(x) for x in map(self._before.get, self.names) if isinstance(x, Tensor)}
         for name, held in around.items():
             yield from _contents(name, held, seen, 0)
+        seen.clear()
         for name in self.names:
             # What is in it may be a stand-in later, but a list stays a list, and an object itself.
             held = self._before[name]
@@ -353,14 +359,25 @@ def _contents(
         yield name, thing, thing._node
         return
     if isinstance(thing, np.ndarray):
-        if thing.size <= _MOST_ITEMS:
+        if thing.nbytes <= _MOST_BYTES:
             seen.add(id(thing))
             yield name, thing, _state_of(thing)
         return
     if isinstance(thing, _GENERATORS):
         yield name, thing, _state_of(thing)
         return
-    if isinstance(thing, (types.ModuleType, types.FunctionType, type)):
+    if isinstance(thing, types.FunctionType):
+        seen.add(id(thing))
+        # What it keeps from call to call. Its variables are known by name.
+        kept = [contents_of(x) for x in thing.__closure__ or ()]
+        for item in (*kept, *(thing.__defaults__ or ()), thing.__dict__):
+            yield from _contents(name, item, seen, depth + 1)
+        return
+    if isinstance(thing, functools.partial):
+        for item in (thing.func, *thing.args, *thing.keywords.values()):
+            yield from _contents(name, item, seen, depth + 1)
+        return
+    if isinstance(thing, (types.ModuleType, type)):
         return
     is_object = not isinstance(thing, (*_CONTAINERS, tuple))
     if is_object and _is_of_library_class(thing):
