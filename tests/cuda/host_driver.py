@@ -96,7 +96,7 @@ class HostGraph:
     nodes: list[Work] = field(default_factory=list)
     origin: "HostStream | None" = None
     joined: "list[HostStream]" = field(default_factory=list)
-    is_body: bool = False  # of a conditional node
+    outermost: "HostGraph | None" = None  # of the body of a conditional node: what it is in
     conditions: set[int] = field(default_factory=set)
 
     def form(self) -> list[tuple[str, list[int], list]]:
@@ -118,8 +118,6 @@ class HostStream:
     queue: deque[Work] = field(default_factory=deque)
     graph: HostGraph | None = None  # while capturing
     last: tuple[Work, ...] = ()  # the nodes that the next one has to wait for
-    # While a body is captured: what it is in, from outside to inside, and the last nodes there.
-    outer: list[tuple[HostGraph, tuple[Work, ...]]] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -718,7 +716,7 @@ class HostDriver(Driver):
                 raise Misuse("end_capture: what other streams captured was not joined")
             for joined in (host_stream, *graph.joined):
                 joined.graph, joined.last = None, ()
-            if host_stream.outer:
+            if graph.outermost is not None:
                 raise Misuse("end_capture: a body is captured")
             return self._register(graph)
 
@@ -732,10 +730,9 @@ class HostDriver(Driver):
         return host_stream, graph
 
     def new_condition(self, stream: int) -> int:
-        host_stream, graph = self._capturing(stream, "new_condition")
-        outermost = host_stream.outer[0][0] if host_stream.outer else graph
+        _, graph = self._capturing(stream, "new_condition")
         condition = next(self._next_handle)
-        outermost.conditions.add(condition)
+        (graph.outermost or graph).conditions.add(condition)
         return condition
 
     def set_condition(self, condition: int, value: int) -> None:
@@ -747,12 +744,12 @@ class HostDriver(Driver):
     def add_conditional(self, stream: int, condition: int, kind: NodeKind, count: int) -> list[int]:
         with self._lock:
             host_stream, graph = self._capturing(stream, "add_conditional")
-            outermost = host_stream.outer[0][0] if host_stream.outer else graph
+            outermost = graph.outermost or graph
             if condition not in outermost.conditions:
                 raise Misuse("add_conditional: a condition of another graph")
             if count != 1 and kind is not NodeKind.SWITCH:
                 raise Misuse(f"add_conditional: {count} bodies")
-            bodies = tuple(HostGraph(origin=host_stream, is_body=True) for _ in range(count))
+            bodies = tuple(HostGraph(outermost=outermost) for _ in range(count))
 
             def run() -> None:
                 if self._error is not None:
@@ -772,23 +769,22 @@ class HostDriver(Driver):
             return [self._register(body) for body in bodies]
 
     def begin_body(self, stream: int, body: int) -> None:
+        self._call("begin_body")
         with self._lock:
-            host_stream, graph = self._capturing(stream, "begin_body")
-            if graph.joined:
-                raise Misuse("begin_body: other streams are captured, too")
+            host_stream = self._stream(stream, "begin_body")
+            self._refuse_capturing(host_stream, "begin_body")
             found = self._get(body, HostGraph)
-            if not found.is_body or found.nodes:
+            if found.outermost is None or found.nodes:
                 raise Misuse("begin_body: no body, or one that has been captured")
-            host_stream.outer.append((graph, host_stream.last))
-            host_stream.graph, host_stream.last = found, ()
+            found.origin, host_stream.graph, host_stream.last = host_stream, found, ()
             del self._handles[body]
 
     def end_body(self, stream: int) -> None:
         with self._lock:
-            host_stream, _ = self._capturing(stream, "end_body")
-            if not host_stream.outer:
-                raise Misuse("end_body: no body is captured")
-            host_stream.graph, host_stream.last = host_stream.outer.pop()
+            host_stream, graph = self._capturing(stream, "end_body")
+            if graph.outermost is None or graph.joined:
+                raise Misuse("end_body: no body is captured, or other streams are, too")
+            host_stream.graph, host_stream.last = None, ()
 
     def is_capturing(self, stream: int) -> bool:
         return self._stream(stream, "is_capturing").graph is not None

@@ -5,7 +5,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.runtime.cuda import device_loops
-from tests.cuda.test_stretches import XS, chosen_in_trips
+from tests.cuda.test_stretches import XS, chosen_in_trips, descent
 
 BRANCHES = [
     lambda x: x - 0.1 * x.sum() * x,
@@ -70,6 +70,22 @@ def test_many_choices_are_the_hosts(emulated):
     emulated.calls.clear()
     jitted(x, k)
     assert graphs_and_reads(emulated)[1] >= 20
+
+
+def test_drivers_without_such_nodes(emulated):
+    """The host decides."""
+
+    def add_conditional(*arguments):
+        emulated.fail("CUDA_ERROR_NOT_SUPPORTED", "add_conditional")
+
+    emulated.add_conditional = add_conditional
+    x, k = ng.tensor(XS, device="cuda:0"), ng.tensor(1, device="cuda:0")
+    for f, n in ((one_of, k), (chosen_in_trips, 100), (descent, 100.0)):
+        jitted = ng.jit(f)
+        for _ in range(3):
+            found = jitted(x, n)
+            expected = jitted(XS, n if n is not k else 1)
+            np.testing.assert_allclose(found.tolist(), expected, rtol=1e-10)
 
 
 def test_branches_in_trips_of_the_device(emulated, monkeypatch):

@@ -4,12 +4,14 @@ A kernel of one thread reads what decides and sets the condition of the node, by
 CUDA's device runtime.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from numba_grad.runtime.cuda.interface import Driver, NodeKind
+from numba_grad.runtime.cuda.streams import Stream
 
 # Decides on the next trip of a loop. Words: whether it goes on, how many times this may be decided,
 # and the conditions of what comes then (the loop, or the rest of its trips) and of the loop. What
@@ -61,28 +63,34 @@ class Deciding(NamedTuple):
 
 
 class ConditionalNodes:
-    """What adds them to the graph that is captured on a stream."""
+    """What adds them to the graph that is captured on `stream`.
 
-    def __init__(self, driver: Driver, stream: int, kernels: Deciding) -> None:
-        self._driver, self._stream, self._kernels = driver, stream, kernels
+    Each body is captured on a stream of its own, as NVIDIA's and PyTorch's are: `stream` is that
+    where what is captured now belongs.
+    """
+
+    def __init__(self, driver: Driver, stream: Stream, kernels: Deciding) -> None:
+        self.stream = stream
+        self._driver, self._kernels, self._outermost = driver, kernels, stream
+        self._depth = 0
 
     def new_condition(self) -> int:
-        return self._driver.new_condition(self._stream)
+        return self._driver.new_condition(self._outermost.handle)
 
     def decide(self, goes_on: int, decisions: int, following: int, loop: int) -> None:
         """The kernel of `DECISION_SOURCE`, of two addresses and two conditions."""
         self._launch(self._kernels.decision, goes_on, decisions, following, loop)
 
     def repeat(self, condition: int, write: Callable[[], None]) -> None:
-        """Again and again while the condition is not 0: what `write` gives to the stream."""
+        """Again and again while the condition is not 0: what `write` gives to `stream`."""
         self._add(NodeKind.WHILE, condition, [write])
 
     def follow(self, condition: int, write: Callable[[], None]) -> None:
-        """Once if the condition is not 0: what `write` gives to the stream."""
+        """Once if the condition is not 0: what `write` gives to `stream`."""
         self._add(NodeKind.IF, condition, [write])
 
     def choose(self, index: int, branches: Sequence[Callable[[], None]]) -> None:
-        """One of what these give to the stream, by the int64 at an address."""
+        """One of what these give to `stream`, by the int64 at an address."""
         condition = self.new_condition()
         self._launch(self._kernels.choice, index, len(branches), condition)
         self._add(NodeKind.SWITCH, condition, branches)
@@ -90,12 +98,31 @@ class ConditionalNodes:
     def _launch(self, kernel: int, *words: int) -> None:
         packed = np.array(words, np.int64)
         address, nbytes = packed.ctypes.data, packed.nbytes
-        self._driver.launch(kernel, _ONE, _ONE, 0, self._stream, address, nbytes)
+        self._driver.launch(kernel, _ONE, _ONE, 0, self.stream.handle, address, nbytes)
 
     def _add(self, kind: NodeKind, condition: int, writes: Sequence[Callable[[], None]]) -> None:
-        driver, stream = self._driver, self._stream
-        bodies = driver.add_conditional(stream, condition, kind, len(writes))
+        outer = self.stream
+        bodies = self._driver.add_conditional(outer.handle, condition, kind, len(writes))
         for body, write in zip(bodies, writes, strict=True):
-            driver.begin_body(stream, body)
-            write()
-            driver.end_body(stream)
+            with self._on_a_stream_of_its_own(body):
+                write()
+        self.stream = outer
+
+    @contextlib.contextmanager
+    def _on_a_stream_of_its_own(self, body: int) -> Iterator[None]:
+        driver, device = self._driver, self._outermost.device.index
+        # One for each depth: what is captured is under a lock, see `graphs.py`.
+        key = ("capturing a body", device, self._depth)
+        self.stream = stream = driver.kept.pop(key, None) or Stream(device)
+        self._depth += 1
+        driver.begin_body(stream.handle, body)
+        try:
+            yield
+        except BaseException:
+            # No stream may stay captured; this one is dropped.
+            with contextlib.suppress(Exception):
+                driver.end_body(stream.handle)
+            raise
+        driver.end_body(stream.handle)
+        self._depth -= 1
+        driver.kept[key] = stream

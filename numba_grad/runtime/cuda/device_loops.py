@@ -19,7 +19,7 @@ import numpy as np
 
 from numba_grad.runtime.cuda import graphs
 from numba_grad.runtime.cuda.conditional_nodes import ConditionalNodes, Deciding
-from numba_grad.runtime.cuda.interface import Driver
+from numba_grad.runtime.cuda.interface import Driver, DriverError
 from numba_grad.runtime.cuda.memory import Allocation, allocate
 from numba_grad.runtime.cuda.rows import NumberOfDeviceError, Walk
 from numba_grad.runtime.cuda.streams import Stream
@@ -170,12 +170,16 @@ class DeviceLoops:
         kernels, decisions = self._deciding(), self._decisions_address()
 
         def capture(streams: list[Stream]) -> None:
-            nodes = ConditionalNodes(self._driver, streams[0].handle, kernels)
-            self._capture(nodes, streams[0], walk, leave, len(words), decisions)
+            nodes = ConditionalNodes(self._driver, streams[0], kernels)
+            self._capture(nodes, walk, leave, len(words), decisions)
 
-        executable = graphs.executable(
-            self._driver, self._stream.device.index, capture, loop.take_oldest
-        )
+        try:
+            executable = graphs.executable(
+                self._driver, self._stream.device.index, capture, loop.take_oldest
+            )
+        except DriverError:  # it has no such nodes, or no room for them
+            loop.is_refused = True
+            return None
         loop.graphs[key] = found = _Graph(executable, words)
         return found
 
@@ -215,18 +219,17 @@ class DeviceLoops:
     def _capture(
         self,
         nodes: ConditionalNodes,
-        stream: Stream,
         walk: Walk,
         leave: int,
         trips: int,
         decisions: int,
     ) -> None:
-        """Into the graph that is captured on `stream`: so many trips."""
+        """Into the graph that is captured: so many trips."""
 
         def launch(first: int, end: int) -> None:
             address = own.words.ctypes.data
             for step in range(first, end):
-                self._launch(step, stream, address + 8 * self._starts[step])
+                self._launch(step, nodes.stream, address + 8 * self._starts[step])
 
         own = walk.copied(launch, nodes.choose)
         goes_on = walk.address_of_condition(leave)

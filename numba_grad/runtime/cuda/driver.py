@@ -49,8 +49,6 @@ class CudaDriver(Driver):
         self._pools: dict[int, Any] = {}
         self._properties: dict[int, DeviceProperties] = {}
         self._launch = _LaunchWords()
-        # Of captures that have come to a body: by stream, what it is in, from outside to inside.
-        self._outer: dict[int, list[tuple[Any, ...]]] = {}
         self._count = int(self._value(library.cuDeviceGetCount(), "cuDeviceGetCount"))
 
     # Results of `cuda.bindings` are tuples: the error, and what the call returns.
@@ -361,14 +359,12 @@ class CudaDriver(Driver):
         # Relaxed: a finalizer may free memory, on another stream, at any point of this thread's.
         mode = self._library.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         self._check(self._library.cuStreamBeginCapture(stream, mode), "cuStreamBeginCapture")
-        self._outer.pop(stream, None)
 
     def end_capture(self, stream: int) -> int:
         return int(self._value(self._library.cuStreamEndCapture(stream), "cuStreamEndCapture"))
 
     def new_condition(self, stream: int) -> int:
-        outer = self._outer.get(stream)
-        graph = outer[0][0] if outer else self._capture_info(stream)[0]
+        graph, *_ = self._capture_info(stream)
         # Without a default: a kernel sets it before it is asked for.
         result = self._library.cuGraphConditionalHandleCreate(graph, self._context(), 0, 0)
         return int(self._value(result, "cuGraphConditionalHandleCreate"))
@@ -391,21 +387,12 @@ class CudaDriver(Driver):
         return [int(body) for body in wanted.conditional.phGraph_out]
 
     def begin_body(self, stream: int, body: int) -> None:
-        # One after the other on one stream: what the node is in goes on when the body is done.
-        self._outer.setdefault(stream, []).append(self._capture_info(stream))
-        self.end_capture(stream)
-        self._capture_to(stream, body, None, None, 0)
+        mode = self._library.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        result = self._library.cuStreamBeginCaptureToGraph(stream, body, None, None, 0, mode)
+        self._check(result, "cuStreamBeginCaptureToGraph")
 
     def end_body(self, stream: int) -> None:
-        self.end_capture(stream)
-        self._capture_to(stream, *self._outer[stream].pop())
-
-    def _capture_to(self, stream: int, graph: Any, nodes: Any, edges: Any, count: int) -> None:
-        """Capture what comes after these nodes of a graph."""
-        library = self._library
-        mode = library.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        result = library.cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode)
-        self._check(result, "cuStreamBeginCaptureToGraph")
+        self._check(self._library.cuStreamEndCapture(stream), "cuStreamEndCapture")
 
     def _capture_info(self, stream: int) -> tuple[Any, ...]:
         """The graph that is captured; the nodes that come last in it, edges to them, how many."""

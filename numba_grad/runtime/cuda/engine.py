@@ -28,7 +28,7 @@ from numba_grad.runtime.cuda.conditional_nodes import ConditionalNodes, Deciding
 from numba_grad.runtime.cuda.device_loops import DeviceLoops
 from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.driver import current_driver, running_driver
-from numba_grad.runtime.cuda.interface import Driver
+from numba_grad.runtime.cuda.interface import Driver, DriverError
 from numba_grad.runtime.cuda.memory import (
     Allocation,
     allocate,
@@ -269,11 +269,12 @@ class Activation:
         bases[first + 1] = self.record.address if self.record is not None else 0
         bases[first + 3] = self.words_address
         program.driver.note_launch(stream.handle, program.name)
-        if clock is not None or not program.is_captured or not self.runs:
+        graph = self._graph() if clock is None and program.is_captured and self.runs else None
+        if graph is None:
             self._write_words()
             self._launch_all(stream, clock)
         else:
-            program.driver.launch_graph(self._graph(), stream.handle)
+            program.driver.launch_graph(graph, stream.handle)
         self.runs += 1
         if self.record is not None:
             checks.add(self.record, plan.sites)
@@ -322,12 +323,14 @@ class Activation:
         self.written_bases = bases
 
     def _launch_all(
-        self, stream: Stream, clock: Clock | None = None, fork: Fork | None = None
+        self, stream: Stream, clock: Clock | None = None, nodes: ConditionalNodes | None = None
     ) -> None:
+        """`nodes`: where a graph is captured that has choices."""
+
         def launch(first: int, end: int) -> None:
             for number in range(first, end):
                 if clock is None:
-                    self._launch(number, stream)
+                    self._launch(number, stream if nodes is None else nodes.stream)
                 else:
                     clock.launch(number, stream, self._launch)
 
@@ -335,7 +338,7 @@ class Activation:
         if not program.has_rows:
             launch(0, len(program.steps))
         elif program.is_captured or clock is not None:
-            self._walk(stream, launch, fork=fork)
+            self._walk(stream, launch, fork=None if nodes is None else nodes.choose)
         else:
             if self.stretches is None:
                 self.stretches = Stretches(
@@ -461,8 +464,9 @@ class Activation:
         program = self.program
         program.launch(number, stream, self.words_address + 8 * program.starts[number])
 
-    def _graph(self) -> int:
-        """The captured launches, with the addresses of this run."""
+    def _graph(self) -> int | None:
+        """The captured launches, with the addresses of this run; None where the driver has no nodes
+        that choose: then the host does, from now on."""
         key = self.bases.tobytes()
         found = self.graphs.get(key)
         if found is not None:
@@ -478,16 +482,22 @@ class Activation:
             if program.turns is not None:
                 self._launch_in_branches(streams, program.turns)
                 return
-            fork = None
+            nodes = None
             if deciding is not None:
-                fork = ConditionalNodes(program.driver, streams[0].handle, deciding).choose
-            self._launch_all(streams[0], fork=fork)
+                nodes = ConditionalNodes(program.driver, streams[0], deciding)
+            self._launch_all(streams[0], nodes=nodes)
 
         def take_oldest() -> int | None:
             is_full = len(self.graphs) >= _KEPT_GRAPHS
             return self.graphs.popitem(last=False)[1] if is_full else None
 
-        executable = graphs.executable(program.driver, program.device, launch, take_oldest)
+        try:
+            executable = graphs.executable(program.driver, program.device, launch, take_oldest)
+        except DriverError:
+            if not program.has_choices:
+                raise
+            program.is_captured = False
+            return None
         self.graphs[key] = executable
         return executable
 

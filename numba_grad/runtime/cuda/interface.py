@@ -302,7 +302,8 @@ class Driver:
         raise NotImplementedError
 
     def begin_body(self, stream: int, body: int) -> None:
-        """What is given to the stream until `end_body` is captured for a body."""
+        """Capture what is given to another stream for a body, while the capture of what the node is
+        in goes on."""
         raise NotImplementedError
 
     def end_body(self, stream: int) -> None:
