@@ -10,6 +10,7 @@ from collections.abc import Container, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from numba_grad.graph.node import LEAF, NO_PARAMS, OPS, Node, SharedParams
+from numba_grad.graph.types import CPU
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
@@ -75,7 +76,9 @@ def without_repetitions(
         for x in inputs:
             if x.op is LEAF and x not in same:
                 same[x] = _number(x, read_at_calls)
-        key = (node.op, _params(node), node.requires_grad, *[same.get(x, x) for x in inputs])
+        # With the type: params of 2 and 2.0 are equal.
+        given = [same.get(x, x) for x in inputs]
+        key = (node.op, _params(node), node.type, node.requires_grad, *given)
         earlier = first.setdefault(key, node)
         if earlier is node or node in roots:
             continue
@@ -109,7 +112,7 @@ def _params(node: Node) -> Hashable:
 
 def _number(x: Node, read_at_calls: "ReadAtCalls | None") -> Hashable:
     """Equal for equal Python numbers, each of which is a leaf of its own."""
-    if x.shape or x.requires_grad or x.value is None:
+    if x.shape or x.requires_grad or x.value is None or x.type.device != CPU:
         return x
     if read_at_calls is not None and read_at_calls.place_of(x) is not None:
         return x
