@@ -482,3 +482,21 @@ def test_all_that_the_compiler_may_import_counts():
     for module in (pipeline, programs, build):
         imported = re.findall(r"from numba_grad\.(\w+)", Path(module.__file__).read_text())
         assert not set(imported) & set(plan_cache._ABOVE)
+
+
+def test_a_writer_that_is_ended_as_it_begins_to_write(monkeypatch):
+    """By a fork, which waited for ever: what wakes the writer for its end was what it took back."""
+    monkeypatch.setattr(cache, "_SECONDS_LATER", 0.0)
+    writer = cache._Writer()
+    clear = writer.is_wanted.clear
+
+    def end_first():
+        writer.is_ended.set()
+        writer.is_wanted.set()
+        clear()
+
+    monkeypatch.setattr(writer.is_wanted, "clear", end_first)
+    writer.start()
+    writer.is_wanted.set()
+    writer.join(10)
+    assert not writer.is_alive()

@@ -292,6 +292,10 @@ class _Writer(threading.Thread):
     def run(self) -> None:
         while self.is_wanted.wait() and not self.is_ended.wait(_SECONDS_LATER):
             self.is_wanted.clear()
+            if (
+                self.is_ended.is_set()
+            ):  # just now: that it is wanted for this may be what is cleared
+                return
             # Somebody may have made a warning an error, which nobody would see here.
             with contextlib.suppress(RuntimeWarning):
                 write_waiting()
