@@ -292,9 +292,8 @@ class _Writer(threading.Thread):
     def run(self) -> None:
         while self.is_wanted.wait() and not self.is_ended.wait(_SECONDS_LATER):
             self.is_wanted.clear()
-            if (
-                self.is_ended.is_set()
-            ):  # just now: that it is wanted for this may be what is cleared
+            # Just now: what was cleared may be that it is wanted for its end.
+            if self.is_ended.is_set():
                 return
             # Somebody may have made a warning an error, which nobody would see here.
             with contextlib.suppress(RuntimeWarning):

@@ -5,12 +5,13 @@ CUDA's device runtime.
 """
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from numba_grad.runtime.cuda.interface import Driver, NodeKind
+from numba_grad.runtime.cuda.interface import Driver, DriverError, NodeKind
 from numba_grad.runtime.cuda.streams import Stream
 
 # Decides on the next trip of a loop. Words: whether it goes on, how many times this may be decided,
@@ -60,6 +61,16 @@ class Deciding(NamedTuple):
     @classmethod
     def loaded(cls, load: Callable[[str], int]) -> Self:
         return cls(load(DECISION_SOURCE), load(CHOICE_SOURCE))
+
+
+def say_refused(error: DriverError) -> None:
+    """That the host decides, where the driver has no such nodes, or no room for them."""
+    warnings.warn(
+        f"cuda: the driver refused a graph that decides by itself ({error.call}: {error.code}); "
+        "the host decides, and waits for the device each time",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 class ConditionalNodes:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from numba_grad.runtime.cuda import graphs
-from numba_grad.runtime.cuda.conditional_nodes import ConditionalNodes, Deciding
+from numba_grad.runtime.cuda.conditional_nodes import ConditionalNodes, Deciding, say_refused
 from numba_grad.runtime.cuda.interface import Driver, DriverError
 from numba_grad.runtime.cuda.memory import Allocation, allocate
 from numba_grad.runtime.cuda.rows import NumberOfDeviceError, Walk
@@ -177,7 +177,8 @@ class DeviceLoops:
             executable = graphs.executable(
                 self._driver, self._stream.device.index, capture, loop.take_oldest
             )
-        except DriverError:  # it has no such nodes, or no room for them
+        except DriverError as error:
+            say_refused(error)
             loop.is_refused = True
             return None
         loop.graphs[key] = found = _Graph(executable, words)

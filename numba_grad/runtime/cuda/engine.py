@@ -6,9 +6,10 @@
 A plan is the same as the CPU's (`runtime/plan.py`), but that steps have a `Grid`. All of a kernel's
 parameters are eight bytes long, so the words of a step are its parameter block as they stand.
 
-Nothing here waits for the GPU, but loops and branches that go by values, which the host reads
-(`rows.py`; `stretches.py`). What a kernel found wrong (an index out of range) is recorded on the
-device, and raised when the host next asks for values (`checks.py`).
+Nothing here waits for the GPU, but loops that go by values, and more branches than a graph has,
+which the host reads (`rows.py`; `stretches.py`, `device_loops.py`). What a kernel found wrong (an
+index out of range) is recorded on the device, and raised when the host next asks for values
+(`checks.py`).
 """
 
 import ctypes
@@ -24,7 +25,7 @@ from numba_grad.locks import new_lock
 from numba_grad.runtime.cuda import checks, graphs
 from numba_grad.runtime.cuda.arrays import STAGED_BYTES, DeviceArray, empty
 from numba_grad.runtime.cuda.branches import MOST_STEPS, Turn, turns
-from numba_grad.runtime.cuda.conditional_nodes import ConditionalNodes, Deciding
+from numba_grad.runtime.cuda.conditional_nodes import ConditionalNodes, Deciding, say_refused
 from numba_grad.runtime.cuda.device_loops import DeviceLoops
 from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.driver import current_driver, running_driver
@@ -493,9 +494,10 @@ class Activation:
 
         try:
             executable = graphs.executable(program.driver, program.device, launch, take_oldest)
-        except DriverError:
+        except DriverError as error:
             if not program.has_choices:
                 raise
+            say_refused(error)
             program.is_captured = False
             return None
         self.graphs[key] = executable

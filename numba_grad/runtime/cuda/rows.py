@@ -2,7 +2,8 @@
 
 Kernels are launched on the way, as often as rows say. The words are in memory of the host, as is
 what schedules decide; a condition that kernels compute is read from the device, which waits for
-them. Where nothing depends on values, the walk can be captured: the graph repeats the loop.
+them. Where no number of trips depends on values, the walk can be captured: the graph repeats the
+loops, and has all branches.
 """
 
 import bisect
