@@ -1,5 +1,6 @@
 """`jit(f, control_flow=True)`: each construct against the same function without `jit`."""
 
+import array
 import copy
 import functools
 import itertools
@@ -1285,6 +1286,44 @@ def draw():
     return np.random.uniform()  # noqa: NPY002 - the one of all
 
 
+TALLY = [0.0]
+CALLS = 0
+TABLE: dict[int, float] = {}
+
+
+class Numbered:
+    made = 0
+
+    def make(self) -> None:
+        Numbered.made += 1
+
+    def halved(self, x: Any) -> Any:
+        if x > Numbered.made + 1:
+            return x / 2
+        return x
+
+    def tally(self) -> None:
+        add_to_tally()
+
+
+def add_to_tally():
+    TALLY[0] += 1.0
+
+
+def call():
+    global CALLS
+    CALLS += 1
+
+
+@functools.lru_cache
+def cached():
+    TALLY[0] += 1.0
+
+
+def generated():
+    yield from range(4)
+
+
 @pytest.mark.parametrize(
     "make, change, text",
     [
@@ -1294,7 +1333,7 @@ def draw():
         (lambda: {"a": Counter()}, lambda x: x["a"].count(), "x['a']"),
         (lambda: Slots(other=Counter()), lambda x: x.other.count(), "x.other"),
         (lambda: Counter().count, lambda x: x(), "x"),
-        (counting, lambda x: x(), "x"),
+        (counting, lambda x: x(), "numbers"),
         (lambda: functools.partial(fill, np.zeros(9000)), lambda x: x(), "x"),
         (lambda: lambda y=[0]: y.append(1), lambda x: x(), "x"),
         (lambda: np.zeros(2), fill, "x"),
@@ -1306,6 +1345,19 @@ def draw():
         (lambda: None, lambda x: np.random.normal(), "np.random"),  # noqa: NPY002 - the one of all
         (lambda: None, lambda x: random.random(), "random"),
         (lambda: None, lambda x: draw(), "np.random"),
+        (lambda: bytearray(8), lambda x: x.extend(b"1"), "x"),
+        (lambda: memoryview(bytearray(8)), lambda x: x.__setitem__(0, 1), "x"),
+        (lambda: array.array("d", [1.0]), lambda x: x.append(2.0), "x"),
+        (lambda: iter([1.0, 2.0]), next, "x"),
+        (lambda: enumerate(range(4)), next, "x"),
+        (lambda: zip(range(4), range(4), strict=True), lambda x: next(x), "x"),
+        (lambda: itertools.count(), lambda x: next(x), "x"),
+        (generated, lambda x: next(x), "x"),
+        (Numbered, lambda x: x.make(), "Numbered"),
+        (Numbered, lambda x: x.tally(), "TALLY"),
+        (lambda: add_to_tally, lambda x: x(), "TALLY"),
+        (lambda: cached, lambda x: (x.cache_clear(), x()), "TALLY"),
+        (lambda: call, lambda x: x(), "CALLS"),
     ],
 )
 def test_what_a_part_does_to_objects_is_refused(make, change, text):
@@ -1336,6 +1388,27 @@ def test_what_a_part_does_to_objects_is_refused(make, change, text):
         return y
 
     assert with_control_flow(before)(3.0) == 6.0
+
+
+def test_a_method_that_names_its_class():
+    assert_as_in_python(Numbered().halved, (4.0,), (1.0,))
+
+
+def test_what_a_called_function_remembers_is_no_change():
+    def weight(n):
+        if n not in TABLE:
+            TABLE[n] = 1.0 / n
+        return TABLE[n]
+
+    TABLE.clear()
+
+    def f(x):
+        if x > 0:
+            x = x * weight(4)
+        return x
+
+    assert_as_in_python(f, (8.0,), (-1.0,))
+    assert TABLE == {4: 0.25}
 
 
 def test_functions_that_close_over_what_a_part_changes():

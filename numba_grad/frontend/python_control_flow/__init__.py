@@ -21,7 +21,12 @@ their values there are replaced by stand-ins while a part is traced (`variables.
     liveness.py          which variables a statement assigns, and which are read afterwards
     rewriting.py         the function with calls in place of its loops and branches
     decisions.py         what is called: Python, or an operation?
+    branches.py          a branch as one operation, `and` and `or` among them
+    loops.py             a loop as one operation
+    parts.py             what is traced of them
+    kinds_in_common.py   what a variable can hold after either side, before and after a step
     flattened_values.py  what a variable holds: arrays and numbers of certain types, in containers
-    variables.py         the variables of a loop or a branch, and what else it must not change
+    variables.py         the variables of a loop or a branch
+    surroundings.py      what else its parts can reach, and must not change
     sites.py             where a loop or branch is in the user's source, for messages
 """

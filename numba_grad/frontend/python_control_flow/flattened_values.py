@@ -1,12 +1,15 @@
 """What a variable of a loop or a branch holds: arrays and numbers of certain types, in containers,
 and what is neither, which stays as it is."""
 
-from collections.abc import Sequence
+import dataclasses
+import types
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from numba_grad.autograd import views
 from numba_grad.dtypes import kind_of
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, is_scalar
@@ -17,6 +20,9 @@ from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type
 from numba_grad.ops.families import cast
 
+Part = Callable[..., Any]  # a function made of statements or of an expression
+
+UNASSIGNED = object()  # what a variable without a value holds
 _PLAIN = (str, bytes, bool, int, float, complex, type(None))
 
 
@@ -58,6 +64,27 @@ class FlattenedValue:
 
 
 MISSING = FlattenedValue([], trees.flatten(None)[1])  # of a variable that has not been assigned
+
+
+def contents_of(cell: types.CellType) -> Any:
+    """What a variable holds, or UNASSIGNED."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return UNASSIGNED
+
+
+def never_changes(held: Any) -> bool:
+    """Whether `x += 1` gives `x` another value, and leaves this one as it is."""
+    if type(held) is Tensor:
+        return views.is_number(held)
+    return is_number(held) or isinstance(held, (np.generic, str, bytes, type(None)))
+
+
+def is_container(held: Any) -> bool:
+    return isinstance(held, (list, dict, tuple)) or (
+        dataclasses.is_dataclass(held) and not isinstance(held, type)
+    )
 
 
 def taken_apart(held: Any) -> FlattenedValue:

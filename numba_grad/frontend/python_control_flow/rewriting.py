@@ -15,7 +15,7 @@ from typing import Any
 
 from numba_grad.errors import TracingError, explain
 from numba_grad.frontend.derived_functions import DerivedFunction
-from numba_grad.frontend.python_control_flow.decisions import Decisions, is_tracing_parts
+from numba_grad.frontend.python_control_flow.decisions import Decisions
 from numba_grad.frontend.python_control_flow.function_source import source_of
 from numba_grad.frontend.python_control_flow.jumps import (
     PREFIX,
@@ -31,6 +31,7 @@ from numba_grad.frontend.python_control_flow.liveness import (
     declared_in,
     nodes_of,
 )
+from numba_grad.frontend.python_control_flow.parts import innermost_site
 from numba_grad.frontend.python_control_flow.sites import Site
 
 # What decides for functions that may be Python's.
@@ -125,7 +126,7 @@ class _DecisionsOf(Decisions):
             return f
         # One that calls itself on both sides of a branch would never end. As it is written it
         # needs the condition, and says so.
-        if is_tracing_parts() and _is_running(code):
+        if innermost_site() and _is_running(code):
             return f
         return with_control_flow(f)
 
@@ -189,11 +190,14 @@ def _rewritten_code(key: _ByFile) -> tuple[types.CodeType, Decisions]:
     if source.class_name is not None:  # for its private names, and for __class__
         inner = ast.ClassDef(source.class_name, [], [], [tree], [])
     outside = [x for x in code.co_freevars if x != "__class__"]
+    block: list[ast.stmt] = [inner]
+    if source.class_name not in (None, *outside):  # the class itself, if the function names it
+        block.insert(0, ast.copy_location(ast.Global([source.class_name]), tree))
     arguments = [ast.arg(x) for x in (*outside, PREFIX)]
     factory = ast.FunctionDef(
         "factory", ast.arguments([], arguments, kwonlyargs=[], kw_defaults=[], defaults=[]), [], []
     )
-    factory.body = [inner]
+    factory.body = block
     module = ast.Module([ast.copy_location(factory, tree)], [])
     for node in ast.walk(module):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not hasattr(node, "type_params"):

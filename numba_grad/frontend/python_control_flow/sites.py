@@ -46,3 +46,7 @@ class Site:
         return explain(
             self.place, problem, got={**shown, **(got or {})}, expected=expected, fix=fix
         )
+
+    def refusal(self, name: str, problem: str, fix: str) -> str:
+        """What is the matter with a variable where the condition is not known."""
+        return self.explain(f"the condition is known at run time only; `{name}` {problem}", fix=fix)

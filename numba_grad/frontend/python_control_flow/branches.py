@@ -1,0 +1,187 @@
+"""A branch whose condition is known at run time only, as one operation."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from numba_grad.frontend.inputs.arrays import as_node
+from numba_grad.frontend.loops_and_branches.branches import cond
+from numba_grad.frontend.python_control_flow.flattened_values import (
+    MISSING,
+    FlattenedValue,
+    Kind,
+    Part,
+    contents_of,
+    rebuilt,
+    taken_apart,
+)
+from numba_grad.frontend.python_control_flow.kinds_in_common import (
+    are_same,
+    common_kinds,
+    found_or_absent,
+    leaves_as,
+)
+from numba_grad.frontend.python_control_flow.parts import TracedAgain, TracedParts, condition_node
+from numba_grad.frontend.python_control_flow.sites import Site
+from numba_grad.frontend.python_control_flow.variables import AssignedVariables
+from numba_grad.frontend.tensors.python_numbers import handle_like, is_number
+from numba_grad.frontend.tensors.tensor import Tensor
+from numba_grad.graph.node import OPS, Node, next_serial
+from numba_grad.graph.walk import toposort
+
+_BOOL = np.dtype(np.bool_)
+# What costs no more than to decide whether to compute it, and cannot fail.
+_CHEAP = ("elementwise", "literal", "iota", "leaf")
+
+
+def both(site: Site, name: str, first: Any, rest: Part) -> Any:
+    """`first and rest()`, or `or`. Of booleans both are computed where that is cheap."""
+    node = as_node(first)
+    if node.dtype == _BOOL and node.shape == ():
+        before = next_serial()
+        second = rest()
+        other = as_node(second) if isinstance(second, (Tensor, bool, np.bool_)) else None
+        if (
+            other is not None
+            and other.dtype == _BOOL
+            and other.shape == ()
+            and _is_cheap(other, before)
+        ):
+            like = first if not is_number(first) else second
+            return handle_like(like if not is_number(like) else True, OPS[name](node, other))
+    if name == "logical_and":
+        return chosen(site, first, rest, lambda: first)
+    return chosen(site, first, lambda: first, rest)
+
+
+def _is_cheap(node: Node, first_serial: int) -> bool:
+    def is_older(x: Node) -> bool:
+        return x.value is not None or x.serial < first_serial
+
+    order = toposort([node], stop=is_older)
+    return all(is_older(x) or x.op.family in _CHEAP for x in order)
+
+
+def chosen(site: Site, condition: Any, body: Part, orelse: Part) -> Any:
+    """The result of one of two expressions."""
+    name = "the value"
+    variables = AssignedVariables(site, [body, orelse])
+    choice = _Choice(site, ("of else", "of if"))
+    results = choice.made(
+        condition, lambda: {name: taken_apart(body())}, lambda: {name: taken_apart(orelse())}
+    )
+    variables.check_around()
+    return results[name]
+
+
+def branch(site: Site, condition: Any, body: Part | None, orelse: Part | None) -> None:
+    variables = AssignedVariables(site, [body, orelse])
+    lasting = {*site.read_after, *variables.containers_that_change}
+    outputs = [name for name in variables.names if name in lasting]
+    # What a variable held may change in place on one side, though it holds another thing after the
+    # other one: so that is a result of its own, for who else holds it.
+    arrays = variables.arrays_that_change
+    replaced: set[str] = set()  # variables that hold another thing after a side
+
+    def side(part: Part | None) -> dict[str, FlattenedValue]:
+        variables.restore()
+        given = {name: contents_of(variables.cells[name]) for name in (*outputs, *arrays)}
+        variables.begin_part()
+        if part is not None:
+            part()
+        variables.end_part()
+        for name in outputs:
+            if contents_of(variables.cells[name]) is not given[name]:
+                replaced.add(name)
+        found = {name: variables.value(name) for name in outputs}
+        return found | {_former(name): taken_apart(given[name]) for name in arrays}
+
+    choice = _Choice(site, ("without it", "after it"))
+    try:
+        results = choice.made(condition, lambda: side(body), lambda: side(orelse))
+        variables.check_around()
+    finally:
+        variables.restore()
+    for name in arrays:
+        variables.finish(name, results[_former(name)], is_same=True)
+    for name in variables.names:
+        if name in results:
+            variables.finish(name, results[name], is_same=name not in replaced)
+        else:
+            variables.forget(name)
+
+
+def _former(name: str) -> str:
+    return f"what {name} held"
+
+
+class _Choice:
+    """The variables after one of two sides, of kinds that have room for either."""
+
+    def __init__(self, site: Site, titles: tuple[str, str]) -> None:
+        self._site = site
+        self._titles = titles  # of the side of False, and that of True
+        self._kinds: dict[str, list[Kind]] | None = None  # once both sides were traced
+        self._sides: list[dict[str, FlattenedValue]] = []
+
+    def made(
+        self,
+        condition: Any,
+        body: Callable[[], dict[str, FlattenedValue]],
+        orelse: Callable[[], dict[str, FlattenedValue]],
+    ) -> dict[str, Any]:
+        """What the variables hold afterwards; those that have no value on either side are left
+        out."""
+        decided = handle_like(None, condition_node(self._site, condition))
+
+        def if_so() -> list[Tensor]:
+            return self._leaves(body())
+
+        def if_not() -> list[Tensor]:
+            return self._leaves(orelse())
+
+        while True:
+            self._sides.clear()
+            try:
+                with TracedParts(self._site):
+                    leaves = cond(decided, if_so, if_not)
+            except TracedAgain:
+                continue
+            break
+        assert self._kinds is not None, "both sides were traced"
+        nodes = iter([x._node for x in leaves])
+        results = {}
+        for name, kinds in self._kinds.items():
+            value = next(x[name] for x in self._sides if x[name] is not MISSING)
+            own = [next(nodes) for kind in kinds if kind.type is not None]
+            results[name] = rebuilt(value, kinds, own)
+        return results
+
+    def _leaves(self, values: dict[str, FlattenedValue]) -> list[Tensor]:
+        """What a side returns. That of False is traced first."""
+        self._sides.append(values)
+        if len(self._sides) == 2:
+            kinds = self._common()
+            is_known = self._kinds is not None and are_same(kinds, self._kinds)
+            own = {name: value.kinds for name, value in self._sides[0].items()}
+            if not is_known and not are_same(kinds, own):
+                self._kinds = kinds
+                raise TracedAgain
+            self._kinds = kinds
+        wanted = self._kinds
+        if wanted is None:
+            wanted = {name: value.kinds for name, value in values.items()}
+        return [
+            x
+            for name, kinds in wanted.items()
+            for x in leaves_as(found_or_absent(self._site, name, values[name], kinds), kinds)
+        ]
+
+    def _common(self) -> dict[str, list[Kind]]:
+        first, second = self._sides
+        found = {
+            name: common_kinds(self._site, name, first[name], second[name], self._titles)
+            for name in first
+        }
+        return {name: kinds for name, kinds in found.items() if kinds is not None}
