@@ -79,6 +79,7 @@ from numba_grad.frontend.loops_and_branches.associative_scans import *
 from numba_grad.frontend.loops_and_branches.branches import *
 from numba_grad.frontend.loops_and_branches.checkpoints import *
 from numba_grad.frontend.loops_and_branches.loops import *
+from numba_grad.frontend.loops_and_branches.while_loops import *
 from numba_grad.frontend.polynomials import *
 from numba_grad.frontend.tensors.array_api import *
 from numba_grad.frontend.tensors.interchange import *

@@ -14,7 +14,8 @@ from typing import Any
 from numba_grad.autograd.tensor_class import is_tensor, new_tensor
 from numba_grad.dtypes import is_floating, is_inexact
 from numba_grad.errors import GradientError, explain
-from numba_grad.frontend.derivatives.differentiation import matching, run_on_variables
+from numba_grad.frontend.derivatives.differentiation import run_on_variables
+from numba_grad.frontend.derivatives.results import matching
 from numba_grad.frontend.inputs.trees import flatten
 from numba_grad.graph.node import OPS, Node, recording
 from numba_grad.ops.families import ones_like, reshape, zeros_like

@@ -19,6 +19,7 @@ from numba_grad.autograd.tensor_class import is_tensor, tensor_of
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import DTypeError, GradientError, ShapeError, explain
 from numba_grad.fresh_thread import carried
+from numba_grad.frontend.derivatives.results import described
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, wrap
@@ -423,16 +424,11 @@ def _pair(function: CustomFunction, rule: Rule, returned: Any, expected: str) ->
             explain(
                 function.name,
                 f"{name_of(rule)} must return two things",
-                got={"result": _described(returned)},
+                got={"result": described(returned)},
                 expected=expected,
             )
         )
     return returned[0], returned[1]
-
-
-def _described(value: Any) -> str:
-    name = type(value).__name__
-    return f"{name} of {len(value)}" if isinstance(value, tuple | list) else name
 
 
 def _closed_over(values: Sequence[Node], own: Sequence[Node], first_serial: int) -> list[Node]:
@@ -544,7 +540,7 @@ class Rules:
                 explain(
                     self.function.name,
                     f"{name_of(bwd)} must return a cotangent for each argument",
-                    got={"result": _described(returned), "arguments": count},
+                    got={"result": described(returned), "arguments": count},
                     expected=f"a tuple of {count}, None for 0",
                 )
             )

@@ -13,12 +13,10 @@ from numba_grad.frontend.derivatives.differentiation import (
     Argnums,
     derivative_of,
     gradient_of_call,
-    matching,
-    output_nodes,
     reopened,
     run_on_variables,
-    scalar,
 )
+from numba_grad.frontend.derivatives.results import matching, output_nodes, scalar
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.namespaces import namespace
 from numba_grad.graph.node import recording

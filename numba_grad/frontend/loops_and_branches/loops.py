@@ -1,4 +1,4 @@
-"""Loops as operations: `scan`, `fori_loop`, `while_loop`, `map`.
+"""Loops as operations whose length is a number: `scan`, `fori_loop`, `map`.
 
 The function of a step is traced once, compiled once and differentiated once, whatever the number of
 steps; the loop itself runs without Python. Inside of `jit` and outside.
@@ -15,10 +15,9 @@ from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.fresh_thread import imported
 from numba_grad.frontend.functions.joining import concatenate
 from numba_grad.frontend.inputs import trees
-from numba_grad.frontend.inputs.arrays import as_node, is_weak, wrap
+from numba_grad.frontend.inputs.arrays import as_node, wrap
 from numba_grad.frontend.inputs.tracing import values_asked_for
 from numba_grad.frontend.loops_and_branches.bodies import (
-    Traced,
     check_function,
     communicated,
     device_of,
@@ -28,12 +27,19 @@ from numba_grad.frontend.loops_and_branches.bodies import (
     traced,
     with_token,
 )
+from numba_grad.frontend.loops_and_branches.carries import (
+    check_carried,
+    checked_step,
+    numbered,
+    promote,
+)
 from numba_grad.frontend.loops_and_branches.memory_budgets import (
     Memory,
     memory_on_all_ranks,
     states_within,
 )
 from numba_grad.frontend.loops_and_branches.progress_bars import Progress, name_of_body
+from numba_grad.frontend.loops_and_branches.while_loops import repeat_while
 from numba_grad.frontend.namespaces import namespace
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.frontend.vmap import vmap
@@ -43,9 +49,8 @@ from numba_grad.ops.families import cast
 from numba_grad.runtime.progress import label_in
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loops import loop
-from numba_grad.transforms.while_loops import while_loop as while_loop_of_nodes
 
-__all__ = ["fori_loop", "map", "scan", "while_loop"]
+__all__ = ["fori_loop", "map", "scan"]
 
 
 def scan(
@@ -142,7 +147,7 @@ def _scan(
             )
         )[1]
         types = [*[x.type for x in carried], *row_types]
-        step = _checked(operation, f, structure)
+        step = checked_step(operation, f, structure)
         body = traced(operation, step, types, pair_structure, given, name, device=device)
         if body.communicates:
             for communicator in body.communicators:
@@ -152,11 +157,11 @@ def _scan(
                 operation, f, init, rows, rows_structure, count, reverse, memory, names, name
             )
         before, device = device, device_of([*carried, *rows, *body.captured])
-        if device == before and not _promote(given, carried, body):
+        if device == before and not promote(given, carried, body):
             break
     outputs = body.target.outputs
     names = trees.leaf_names(structure, "carry") if names is None else names
-    _check_carried(operation, names, carried, outputs[: len(carried)])
+    check_carried(operation, names, carried, outputs[: len(carried)])
     if not outputs:
         return init, trees.unflatten(_second(body.structure), [])
     captured = on_device_of_body(operation, body.captured, device)
@@ -220,7 +225,7 @@ def _scan_with_token(
     name: str,
 ) -> tuple[Any, Any]:
     """`_scan` of steps that communicate: the token is carried along."""
-    threaded = with_token(_checked(operation, f, trees.flatten(init)[1]))
+    threaded = with_token(checked_step(operation, f, trees.flatten(init)[1]))
 
     def step(carry: tuple[Any, Tensor], x: Any) -> tuple[Any, Any]:
         (new, y), token = threaded((carry[0], x), carry[1])
@@ -245,80 +250,8 @@ def _scan_with_token(
     return final, ys
 
 
-def _checked(
-    operation: str, f: Callable[[Any, Any], Any], structure: trees.Structure
-) -> Callable[[Any, Any], Any]:
-    """`f`, whose result is looked at: a pair, of which the first is as the carry."""
-    check_function(operation, f)
-
-    def step(carry: Any, x: Any) -> Any:
-        out = f(carry, x)
-        if not isinstance(out, tuple | list) or len(out) != 2:
-            raise TypeError(
-                explain(
-                    operation,
-                    f"{name_of(f)} must return two things",
-                    got={"result": type(out).__name__},
-                    expected="(new carry, y), where y may be None",
-                )
-            )
-        returned = trees.flatten(out[0])[1]
-        if returned != structure:
-            raise TypeError(
-                trees.structure_mismatch(operation, "the carry after a step", returned, structure)
-            )
-        return _like(carry, out[0]), out[1]
-
-    step.__name__ = name_of(f)
-    return step
-
-
-def _like(carry: Any, returned: Any) -> Any:
-    """What a step returns; Python numbers in it with the dtypes of what they are to replace."""
-    leaves, structure = trees.flatten(returned)
-    pairs = zip(leaves, trees.flatten(carry)[0], strict=True)
-    typed = [wrap(as_node(x, like=as_node(y))) if is_weak(x) else x for x, y in pairs]
-    return trees.unflatten(structure, typed)
-
-
 def _second(pair: trees.Structure) -> trees.Structure:
     return pair.children()[1]
-
-
-def _promote(given: list[Any], carried: list[Node], body: Traced) -> bool:
-    """Give Python numbers that are carried the dtypes that a step makes of them; whether any had
-    another one."""
-    outputs = body.target.outputs[: len(carried)]
-    changed = False
-    for k, (x, node, out) in enumerate(zip(given, carried, outputs, strict=True)):
-        if is_weak(x) and node.dtype != out.dtype:
-            carried[k] = cast(as_node(x), out.dtype)
-            given[k] = None  # no longer weak
-            changed = True
-    return changed
-
-
-def _check_carried(
-    operation: str,
-    names: Sequence[str],
-    before: Sequence[Node],
-    after: Sequence[Node],
-) -> None:
-    for name, a, b in zip(names, before, after, strict=True):
-        if a.type is b.type:
-            continue
-        same_shape = a.shape == b.shape
-        raise (TypeError if same_shape else ShapeError)(
-            explain(
-                operation,
-                f"a step changes the {'dtype' if same_shape else 'shape'} of what is carried",
-                got={f"{name} before a step": a.type, f"{name} after it": b.type},
-                expected="the same shape and dtype",
-                fix=f"init with {b.dtype.name}, or .astype({a.dtype.name}) in the step"
-                if same_shape
-                else "an init of the shape that steps return",
-            )
-        )
 
 
 def _rows(operation: str, xs: Any, length: Any) -> tuple[int, list[Node], trees.Structure]:
@@ -473,7 +406,7 @@ def fori_loop(
     if _is_known_when_run(lower) or _is_known_when_run(upper):
         return _between("fori_loop", lower, upper, body_fun, init_val, memory, name)
     first, stop = _integer("fori_loop", "lower", lower), _integer("fori_loop", "upper", upper)
-    step, structure = _numbered("fori_loop", body_fun, init_val)
+    step, structure = numbered("fori_loop", body_fun, init_val)
     final, _ = _scan(
         "fori_loop",
         lambda numbered, _: (step(numbered), None),
@@ -486,26 +419,6 @@ def fori_loop(
         name=name,
     )
     return final[1]
-
-
-def _numbered(
-    operation: str, body_fun: Callable[[Any, Any], Any], init_val: Any
-) -> tuple[Callable[[tuple[Any, Any]], tuple[Any, Any]], trees.Structure]:
-    """A step that counts: of (i, val), to (i + 1, new val); and the structure of val."""
-    structure = trees.flatten(init_val)[1]
-
-    def step(numbered: tuple[Any, Any]) -> tuple[Any, Any]:
-        i, val = numbered
-        new = body_fun(i, val)
-        returned = trees.flatten(new)[1]
-        if returned != structure:
-            raise TypeError(
-                trees.structure_mismatch(operation, "the carry after a step", returned, structure)
-            )
-        return i + 1, new
-
-    step.__name__ = name_of(body_fun)
-    return step, structure
 
 
 def _between(
@@ -530,9 +443,9 @@ def _between(
                 )
             )
     first, stop = [wrap(cast(node, np.dtype(np.int64))) for node in bounds]
-    step, structure = _numbered(operation, body_fun, init_val)
+    step, structure = numbered(operation, body_fun, init_val)
     names = ["i", *trees.leaf_names(structure, "carry")]
-    final = _while(
+    final = repeat_while(
         operation, lambda numbered: numbered[0] < stop, step, (first, init_val), memory, names, name
     )
     return final[1]
@@ -549,7 +462,7 @@ def _scan_of_unknown_length(
     """`scan` where the number of steps is known when it runs: without rows, and without results,
     whose shapes would not be known."""
     stacked: list[trees.Structure] = []
-    checked = _checked("scan", f, trees.flatten(init)[1])
+    checked = checked_step("scan", f, trees.flatten(init)[1])
 
     def step(_: Any, carry: Any) -> Any:
         carry, y = checked(carry, xs)
@@ -570,184 +483,3 @@ def _scan_of_unknown_length(
     step.__name__ = name_of(f)
     final = _between("scan", 0, length, step, init, memory, name)
     return final, trees.unflatten(stacked[-1], [])
-
-
-def while_loop(
-    cond_fun: Callable[[Any], Any],
-    body_fun: Callable[[Any], Any],
-    init_val: Any,
-    *,
-    memory: Memory = None,
-    progress: Progress = False,
-) -> Any:
-    """`while cond_fun(val): val = body_fun(val)`; the last `val`.
-
-    Parameters
-    ----------
-    cond_fun : function of val that returns a boolean, 0-d
-    body_fun : function of val that returns the new one, of the same structure, shapes and dtypes
-    init_val : the first val: arrays and numbers, possibly in nested containers. A Python number
-        takes the dtype of what follows it.
-    memory, progress : as for `scan`; of how many steps is not known
-
-    Raises
-    ------
-    TypeError
-        If val changes structure or dtype, or the condition is no boolean.
-    ShapeError
-        If val changes shape, or the condition has one.
-
-    Notes
-    -----
-    Both functions are traced once. Of a batch (`vmap`) each member goes on as long as its own
-    condition holds, one after the other.
-
-    Examples
-    --------
-    >>> ng.while_loop(lambda x: x < 100, lambda x: 2 * x, 1)
-    tensor(128)
-    """
-    check_function("while_loop", cond_fun)
-    check_function("while_loop", body_fun)
-    name = name_of_body("while_loop", body_fun, progress)
-    return _while("while_loop", cond_fun, body_fun, init_val, memory, name=name)
-
-
-def _while(
-    operation: str,
-    cond_fun: Callable[[Any], Any],
-    body_fun: Callable[[Any], Any],
-    init_val: Any,
-    memory: Memory,
-    names: Sequence[str] | None = None,
-    name: str = "",
-) -> Any:
-    given, structure = trees.flatten(init_val)
-    carried = [as_node(x) for x in given]
-
-    def step(val: Any) -> Any:
-        new = body_fun(val)
-        return _like(val, new) if trees.flatten(new)[1] == structure else new
-
-    step.__name__ = name_of(body_fun)
-    arguments = trees.flatten((trees.unflatten(structure, [0] * len(carried)),))[1]
-    device = device_of(carried)
-    while True:
-        carried = on_device_of_body(operation, carried, device)
-        types = [x.type for x in carried]
-        body = traced(operation, step, types, arguments, given, name, device=device)
-        if body.communicates:
-            if traced(operation, cond_fun, types, arguments, given, device=device).communicates:
-                return _while_with_condition(
-                    operation, cond_fun, body_fun, init_val, memory, names, name
-                )
-            memory = memory_on_all_ranks(
-                operation, memory, carried, body.communicators, is_bounded=False
-            )
-            return _while_with_token(operation, cond_fun, body_fun, init_val, memory, names, name)
-        if body.structure != structure:
-            raise TypeError(
-                trees.structure_mismatch(operation, "val after a step", body.structure, structure)
-            )
-        if _promote(given, carried, body):
-            continue
-        test = traced(operation, cond_fun, types, arguments, given, device=device)
-        if test.communicates:
-            return _while_with_condition(
-                operation, cond_fun, body_fun, init_val, memory, names, name
-            )
-        before, device = device, device_of([*carried, *body.captured, *test.captured])
-        if device == before:
-            break
-    names = trees.leaf_names(structure, "val") if names is None else names
-    _check_carried(operation, names, carried, body.target.outputs)
-    _check_condition(operation, test)
-    of_test, of_body = [on_device_of_body(operation, x.captured, device) for x in (test, body)]
-    slots, directory = states_within(operation, memory, carried)
-    finals, _ = while_loop_of_nodes(
-        test.target, body.target, carried, of_test, of_body, slots or 1, directory
-    )
-    return trees.unflatten(structure, builtins.map(wrap, finals))
-
-
-def _while_with_token(
-    operation: str,
-    cond_fun: Callable[[Any], Any],
-    body_fun: Callable[[Any], Any],
-    init_val: Any,
-    memory: Memory,
-    names: Sequence[str] | None,
-    name: str,
-) -> Any:
-    """`_while` of steps that communicate: the token is carried along."""
-    threaded = with_token(body_fun)
-
-    def step(val: tuple[Any, Tensor]) -> tuple[Any, Tensor]:
-        new, token = threaded((val[0],), val[1])
-        is_alike = trees.flatten(new)[1] == trees.flatten(val[0])[1]
-        return (_like(val[0], new) if is_alike else new), token
-
-    step.__name__ = name_of(body_fun)
-    if names is None:
-        names = trees.leaf_names(trees.flatten(init_val)[1], "val")
-    final, token = _while(
-        operation,
-        lambda val: cond_fun(val[0]),
-        step,
-        (init_val, first_token()),
-        memory,
-        [*names, "token"],
-        name,
-    )
-    communicated(final, token)
-    return final
-
-
-def _while_with_condition(
-    operation: str,
-    cond_fun: Callable[[Any], Any],
-    body_fun: Callable[[Any], Any],
-    init_val: Any,
-    memory: Memory,
-    names: Sequence[str] | None,
-    name: str,
-) -> Any:
-    """`_while` whose condition communicates: what it gives is carried along. A condition is a graph
-    without results of its own, from which no token could go on."""
-
-    def step(val: tuple[Any, Tensor]) -> tuple[Any, Any]:
-        new = body_fun(val[0])
-        if trees.flatten(new)[1] == trees.flatten(val[0])[1]:
-            new = _like(val[0], new)
-        return new, cond_fun(new)
-
-    step.__name__ = name_of(body_fun)
-    leaves, structure = trees.flatten(init_val)
-    start = trees.unflatten(structure, [wrap(as_node(x)) for x in leaves])
-    if names is None:
-        names = trees.leaf_names(structure, "val")
-    final, _ = _while(
-        operation,
-        lambda val: val[1],
-        step,
-        (init_val, cond_fun(start)),
-        memory,
-        [*names, "condition"],
-        name,
-    )
-    return final
-
-
-def _check_condition(operation: str, test: Traced) -> None:
-    outputs = test.target.outputs
-    if len(outputs) == 1 and outputs[0].shape == () and outputs[0].dtype == np.bool_:
-        return
-    raise (TypeError if len(outputs) != 1 or outputs[0].shape == () else ShapeError)(
-        explain(
-            operation,
-            "the condition must be one boolean",
-            got={"result of the condition": [x.type for x in outputs]},
-            expected="bool[]",
-            fix="a comparison; np.any(...) or np.all(...) of several",
-        )
-    )

@@ -6,7 +6,7 @@ from typing import Any
 
 from numba_grad.errors import TracingError
 from numba_grad.frontend.inputs.arrays import as_node
-from numba_grad.frontend.loops_and_branches.loops import while_loop
+from numba_grad.frontend.loops_and_branches.while_loops import while_loop
 from numba_grad.frontend.python_control_flow.branches import both
 from numba_grad.frontend.python_control_flow.flattened_values import (
     MISSING,

@@ -1,0 +1,213 @@
+"""`while_loop`: a loop as an operation that goes on as long as a condition holds."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from numba_grad.errors import ShapeError, explain
+from numba_grad.frontend.inputs import trees
+from numba_grad.frontend.inputs.arrays import as_node, wrap
+from numba_grad.frontend.loops_and_branches.bodies import (
+    Traced,
+    check_function,
+    communicated,
+    device_of,
+    first_token,
+    name_of,
+    on_device_of_body,
+    traced,
+    with_token,
+)
+from numba_grad.frontend.loops_and_branches.carries import check_carried, like_carry, promote
+from numba_grad.frontend.loops_and_branches.memory_budgets import (
+    Memory,
+    memory_on_all_ranks,
+    states_within,
+)
+from numba_grad.frontend.loops_and_branches.progress_bars import Progress, name_of_body
+from numba_grad.frontend.tensors.tensor import Tensor
+from numba_grad.transforms.while_loops import while_loop as while_loop_of_nodes
+
+__all__ = ["while_loop"]
+
+
+def while_loop(
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    *,
+    memory: Memory = None,
+    progress: Progress = False,
+) -> Any:
+    """`while cond_fun(val): val = body_fun(val)`; the last `val`.
+
+    Parameters
+    ----------
+    cond_fun : function of val that returns a boolean, 0-d
+    body_fun : function of val that returns the new one, of the same structure, shapes and dtypes
+    init_val : the first val: arrays and numbers, possibly in nested containers. A Python number
+        takes the dtype of what follows it.
+    memory, progress : as for `scan`; of how many steps is not known
+
+    Raises
+    ------
+    TypeError
+        If val changes structure or dtype, or the condition is no boolean.
+    ShapeError
+        If val changes shape, or the condition has one.
+
+    Notes
+    -----
+    Both functions are traced once. Of a batch (`vmap`) each member goes on as long as its own
+    condition holds, one after the other.
+
+    Examples
+    --------
+    >>> ng.while_loop(lambda x: x < 100, lambda x: 2 * x, 1)
+    tensor(128)
+    """
+    check_function("while_loop", cond_fun)
+    check_function("while_loop", body_fun)
+    name = name_of_body("while_loop", body_fun, progress)
+    return repeat_while("while_loop", cond_fun, body_fun, init_val, memory, name=name)
+
+
+def repeat_while(
+    operation: str,
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    memory: Memory,
+    names: Sequence[str] | None = None,
+    name: str = "",
+) -> Any:
+    given, structure = trees.flatten(init_val)
+    carried = [as_node(x) for x in given]
+
+    def step(val: Any) -> Any:
+        new = body_fun(val)
+        return like_carry(val, new) if trees.flatten(new)[1] == structure else new
+
+    step.__name__ = name_of(body_fun)
+    arguments = trees.flatten((trees.unflatten(structure, [0] * len(carried)),))[1]
+    device = device_of(carried)
+    while True:
+        carried = on_device_of_body(operation, carried, device)
+        types = [x.type for x in carried]
+        body = traced(operation, step, types, arguments, given, name, device=device)
+        if body.communicates:
+            if traced(operation, cond_fun, types, arguments, given, device=device).communicates:
+                return _while_with_condition(
+                    operation, cond_fun, body_fun, init_val, memory, names, name
+                )
+            memory = memory_on_all_ranks(
+                operation, memory, carried, body.communicators, is_bounded=False
+            )
+            return _while_with_token(operation, cond_fun, body_fun, init_val, memory, names, name)
+        if body.structure != structure:
+            raise TypeError(
+                trees.structure_mismatch(operation, "val after a step", body.structure, structure)
+            )
+        if promote(given, carried, body):
+            continue
+        test = traced(operation, cond_fun, types, arguments, given, device=device)
+        if test.communicates:
+            return _while_with_condition(
+                operation, cond_fun, body_fun, init_val, memory, names, name
+            )
+        before, device = device, device_of([*carried, *body.captured, *test.captured])
+        if device == before:
+            break
+    names = trees.leaf_names(structure, "val") if names is None else names
+    check_carried(operation, names, carried, body.target.outputs)
+    _check_condition(operation, test)
+    of_test, of_body = [on_device_of_body(operation, x.captured, device) for x in (test, body)]
+    slots, directory = states_within(operation, memory, carried)
+    finals, _ = while_loop_of_nodes(
+        test.target, body.target, carried, of_test, of_body, slots or 1, directory
+    )
+    return trees.unflatten(structure, map(wrap, finals))
+
+
+def _while_with_token(
+    operation: str,
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    memory: Memory,
+    names: Sequence[str] | None,
+    name: str,
+) -> Any:
+    """`repeat_while` of steps that communicate: the token is carried along."""
+    threaded = with_token(body_fun)
+
+    def step(val: tuple[Any, Tensor]) -> tuple[Any, Tensor]:
+        new, token = threaded((val[0],), val[1])
+        is_alike = trees.flatten(new)[1] == trees.flatten(val[0])[1]
+        return (like_carry(val[0], new) if is_alike else new), token
+
+    step.__name__ = name_of(body_fun)
+    if names is None:
+        names = trees.leaf_names(trees.flatten(init_val)[1], "val")
+    final, token = repeat_while(
+        operation,
+        lambda val: cond_fun(val[0]),
+        step,
+        (init_val, first_token()),
+        memory,
+        [*names, "token"],
+        name,
+    )
+    communicated(final, token)
+    return final
+
+
+def _while_with_condition(
+    operation: str,
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    memory: Memory,
+    names: Sequence[str] | None,
+    name: str,
+) -> Any:
+    """`repeat_while` whose condition communicates: what it gives is carried along. A condition is
+    a graph without results of its own, from which no token could go on."""
+
+    def step(val: tuple[Any, Tensor]) -> tuple[Any, Any]:
+        new = body_fun(val[0])
+        if trees.flatten(new)[1] == trees.flatten(val[0])[1]:
+            new = like_carry(val[0], new)
+        return new, cond_fun(new)
+
+    step.__name__ = name_of(body_fun)
+    leaves, structure = trees.flatten(init_val)
+    start = trees.unflatten(structure, [wrap(as_node(x)) for x in leaves])
+    if names is None:
+        names = trees.leaf_names(structure, "val")
+    final, _ = repeat_while(
+        operation,
+        lambda val: val[1],
+        step,
+        (init_val, cond_fun(start)),
+        memory,
+        [*names, "condition"],
+        name,
+    )
+    return final
+
+
+def _check_condition(operation: str, test: Traced) -> None:
+    outputs = test.target.outputs
+    if len(outputs) == 1 and outputs[0].shape == () and outputs[0].dtype == np.bool_:
+        return
+    raise (TypeError if len(outputs) != 1 or outputs[0].shape == () else ShapeError)(
+        explain(
+            operation,
+            "the condition must be one boolean",
+            got={"result of the condition": [x.type for x in outputs]},
+            expected="bool[]",
+            fix="a comparison; np.any(...) or np.all(...) of several",
+        )
+    )
