@@ -44,6 +44,7 @@ from numba_grad.frontend.python_control_flow.variables import (
 )
 from numba_grad.frontend.tensors.python_numbers import handle_like, is_number
 from numba_grad.frontend.tensors.tensor import Tensor
+from numba_grad.graph import traced_bodies
 from numba_grad.graph.node import OPS, Node, next_serial
 from numba_grad.graph.walk import is_traced, toposort
 from numba_grad.ops.families import cast
@@ -349,6 +350,26 @@ class _Parts:
         _tracing.site = self._around
 
 
+def _with_what_calls_change(
+    site: Site, parts: Sequence[Part | None], record: Callable[[AssignedVariables], None]
+) -> None:
+    """Record a loop or a branch. The source says what its statements change; what functions that
+    they call change in place is found while it is traced, and is then a variable of it as well."""
+    while True:
+        variables = AssignedVariables(site, parts)
+        traced_bodies.current.assigned = None
+        try:
+            record(variables)
+            return
+        except TracingError:
+            name = variables.changed_by_calls(traced_bodies.current.assigned)
+            variables.put_back()
+            if name is None:
+                raise
+        variables.undo()
+        site = site.changing(name)
+
+
 # Branches
 
 
@@ -393,7 +414,15 @@ def _chosen(site: Site, condition: Any, body: Part, orelse: Part) -> Any:
 
 
 def _branch(site: Site, condition: Any, body: Part | None, orelse: Part | None) -> None:
-    variables = AssignedVariables(site, [body, orelse])
+    _with_what_calls_change(
+        site, [body, orelse], lambda x: _record_branch(x, condition, body, orelse)
+    )
+
+
+def _record_branch(
+    variables: AssignedVariables, condition: Any, body: Part | None, orelse: Part | None
+) -> None:
+    site = variables.site
     lasting = {*site.read_after, *variables.containers_that_change}
     outputs = [name for name in variables.names if name in lasting]
     # What a variable held may change in place on one side, though it holds another thing after the
@@ -645,26 +674,27 @@ _BEFORE_AND_AFTER = ("before the loop", "after a step")
 
 
 def _loop(site: Site, test: Part, body: Part) -> None:
-    variables = AssignedVariables(site, [test, body])
-    _TracedLoop(site, variables, lambda _: test(), lambda _: body()).record()
+    _with_what_calls_change(
+        site,
+        [test, body],
+        lambda x: _TracedLoop(x, lambda _: test(), lambda _: body()).record(),
+    )
 
 
 def _counted_loop(site: Site, items: RangeAtRunTime, body: Part, test: Part | None) -> None:
-    variables = AssignedVariables(site, [test, body])
-
     def goes_on(k: Any) -> Any:
         is_left = k < items.count
         if test is None:
             return is_left
         return _both(site, "logical_and", is_left, test)
 
-    _TracedLoop(
-        site,
-        variables,
-        goes_on,
-        lambda k: body(items.start + k * items.step),
-        handle_like(0, as_node(0)),
-    ).record()
+    def step(k: Any) -> Any:
+        return body(items.start + k * items.step)
+
+    counter = handle_like(0, as_node(0))
+    _with_what_calls_change(
+        site, [test, body], lambda x: _TracedLoop(x, goes_on, step, counter).record()
+    )
 
 
 class _TracedLoop:
@@ -673,7 +703,6 @@ class _TracedLoop:
 
     def __init__(
         self,
-        site: Site,
         variables: AssignedVariables,
         test: Callable[[Any], Any],
         body: Callable[[Any], Any],
@@ -681,19 +710,12 @@ class _TracedLoop:
     ) -> None:
         """`counter`: the number of the first step, if steps are counted; `test` and `body` get it,
         or else None."""
-        self.site = site
+        self.site = site = variables.site
         self.variables = variables
         self.test = test
         self.body = body
         self.counter = counter
         self.names = [name for name in variables.names if name in site.carried]
-        if not self.names and counter is None:
-            raise TracingError(
-                site.explain(
-                    "the loop changes nothing that its condition depends on",
-                    expected="a variable that a step assigns, and the condition reads",
-                )
-            )
         self.values = {name: variables.value(name) for name in self.names}
         # What is known of the leaves of each variable that has a value before the loop.
         self.kinds: dict[str, list[Kind]] = {
@@ -712,6 +734,7 @@ class _TracedLoop:
                 except _Again:
                     pass
             self.variables.check_around()
+            self._check_progress()
         finally:
             self.variables.restore()
         if self.counter is not None:
@@ -722,6 +745,16 @@ class _TracedLoop:
                 continue
             held = self.rebuilt(name, results)
             self.variables.finish(name, held, is_same=name not in self.replaced)
+
+    def _check_progress(self) -> None:
+        """Once it is traced: a function that a step calls may be what changes something."""
+        if not self.names and self.counter is None:
+            raise TracingError(
+                self.site.explain(
+                    "the loop changes nothing that its condition depends on",
+                    expected="a variable that a step assigns, and the condition reads",
+                )
+            )
 
     def initial(self) -> list[Tensor]:
         """The leaves of the variables before the loop, after the counter."""

@@ -61,6 +61,7 @@ class AssignedVariables:
         self._in_containers: dict[str, Leaves] = {}  # tensors that parts get in containers
         self._written: dict[str, set[int]] = {}  # numbers of those that parts change in place
         self._replaced: dict[str, set[int]] = {}  # and that have others in their places afterwards
+        self._around_changed: Any = _UNASSIGNED  # something else that a part has changed
 
     # Values
 
@@ -117,6 +118,46 @@ class AssignedVariables:
                 self.forget(name)
             else:
                 self.put(name, _renewed(held) if name in self.site.changed else held)
+
+    def put_back(self) -> None:
+        """Have the variables hold what they did before the parts were traced."""
+        for name in self.names:
+            held = self._before[name]
+            if held is _UNASSIGNED:
+                self.forget(name)
+            else:
+                self.put(name, held)
+
+    def undo(self) -> None:
+        """Have containers hold what they did before the parts were traced.
+
+        Raises
+        ------
+        TracingError
+            If something else has changed.
+        """
+        for _, thing, before in self._reachable:
+            if isinstance(thing, list):
+                thing[:] = before
+            elif isinstance(thing, dict):
+                thing.clear()
+                thing.update(zip(before[::2], before[1::2], strict=True))
+            elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+                for key, item in zip(before[::2], before[1::2], strict=True):
+                    object.__setattr__(thing, key, item)
+        self.check_around()
+
+    def changed_by_calls(self, assigned: Node | None) -> str | None:
+        """A variable that the parts read alone, and that a function which they call changes in
+        place. `assigned`: what a tensor was that could not be assigned to."""
+        for name, held in self._before.items():
+            if name in self.site.read and held is not _UNASSIGNED:
+                if held is self._around_changed and _is_container(held):
+                    return name
+                leaves = taken_apart(held).leaves if _is_container(held) else (held,)
+                if any(type(x) is Tensor and x._node is assigned for x in leaves):
+                    return name
+        return None
 
     def finish(self, name: str, held: Any, *, is_same: bool) -> None:
         """Have a variable hold a result. `is_same`: the parts changed what it held in place, if
@@ -250,6 +291,7 @@ class AssignedVariables:
                 continue
             if isinstance(thing, list) and len(now) > len(before):
                 raise self._refused(name, "is a list that grows", fix=GROWING.format(name=name))
+            self._around_changed = thing
             raise self._refused(
                 name,
                 f"(of type {type(thing).__name__}) is changed",
