@@ -154,6 +154,18 @@ def shares_memory(x: Any) -> bool:
     return not (_layout_of(view) is not None and view.is_copy)
 
 
+def overlap(x: Any, y: Any) -> bool:
+    """Whether two arrays, or two tensors, show the same elements."""
+    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+        return _arrays_overlap(x, y)
+    if x is y:
+        return True
+    first, second = getattr(x, "_view", None), getattr(y, "_view", None)
+    if first is None or second is None or first.members is not second.members:
+        return False
+    return _overlap(first, second)
+
+
 def is_contiguous(x: Any, order: str) -> bool:
     """Whether the elements of `x` follow one another in row-major or, for order="F", column-major
     order where NumPy would have them."""
@@ -415,8 +427,10 @@ _MOST_WORK: Any = (
 
 def _overlap(first: TensorView, second: TensorView) -> bool:
     one, other = _layout_of(first), _layout_of(second)
-    if one is None or other is None:
-        return True
+    return one is None or other is None or _arrays_overlap(one, other)
+
+
+def _arrays_overlap(one: np.ndarray, other: np.ndarray) -> bool:
     if not np.may_share_memory(one, other):  # their ends tell, at a tenth of the price
         return False
     try:

@@ -49,6 +49,7 @@ class TracedBody:
 class _Current(threading.local):
     body: TracedBody | None = None
     is_rebuilding: bool = False
+    assigned: Node | None = None  # what was refused last, by `check_assigned_inside`
 
 
 current = carried(_Current())  # the innermost that this thread is in
@@ -193,6 +194,7 @@ def check_assigned_inside(old: Node) -> None:
     """
     body = current.body
     if body is not None and old.serial < body.first_serial:
+        current.assigned = old
         raise TracingError(
             explain(
                 body.operation,

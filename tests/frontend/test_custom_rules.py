@@ -506,7 +506,7 @@ def rule_of(bwd, fwd=lambda x: (x, None)):
     [
         (lambda x: (x, None, 3), lambda r, g: (g,), TypeError, r"two things(.|\n)*residuals"),
         (lambda x: (x, None), lambda r, g: g[0], GradientError, "a cotangent for each argument"),
-        (lambda x: (x, None), lambda r, g: (g[0], g[1]), GradientError, "tuple of length 2(.|\n)*: 1"),
+        (lambda x: (x, None), lambda r, g: (g[0], g[1]), GradientError, "length 2(.|\n)*: 1"),
         (lambda x: (x, None), lambda r, g: (g[0],), GradientError, "structure(.|\n)*expected"),
         (
             lambda x: (x, None),

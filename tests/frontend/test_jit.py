@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.errors import DTypeError
+from numba_grad.errors import DTypeError, GradientError, TracingError
 from tests.counting import functions_entered
 
 
@@ -304,3 +304,65 @@ def test_a_called_loop_computes_what_it_does_outside():
     values = ng.jit(lambda x, v: ng.jit(swing)(x, v, x))(x, v)
     assert np.array_equal(values["given"], x)
     assert np.array_equal(values["place"], values["again"])
+
+
+def shift(u, v, n):
+    """Changes two of its arguments in place."""
+    n += 1
+    v[1:] = u[:-1] * n
+    u += v
+    return (u * v).sum()
+
+
+@pytest.mark.parametrize("make", [ng.tensor, np.array])
+def test_arguments_that_are_changed_in_place(make):
+    start = np.arange(1.0, 5.0)
+    jitted = ng.jit(shift)
+    u, v, plain_u, plain_v = (make(start) for _ in range(4))
+    for _ in range(2):
+        n = 3.0
+        assert jitted(u, v, n) == shift(plain_u, plain_v, n)
+        assert n == 3.0
+        np.testing.assert_array_equal(u, plain_u)
+        np.testing.assert_array_equal(v, plain_v)
+    board, expected = make(np.ones((4, 3))), np.ones((4, 3))
+    jitted(board[:, 0], board[:, 1], 2.0)  # views of one array, without common elements
+    shift(expected[:, 0], expected[:, 1], 2.0)
+    np.testing.assert_array_equal(board, expected)
+
+
+def test_gradients_through_arguments_that_are_changed_in_place():
+    def loss(f):
+        def of(x):
+            u, v = 1.0 * x, np.zeros_like(x)
+            total = f(u, v, 2.0)
+            return total + (u * v * v).sum()
+
+        return of
+
+    x = np.arange(1.0, 5.0)
+    value, gradient = ng.value_and_grad(loss(shift))(x)
+    for f in (
+        ng.value_and_grad(loss(ng.jit(shift))),
+        ng.jit(ng.value_and_grad(loss(ng.jit(shift)))),
+    ):
+        for _ in range(2):
+            found, own = f(x)
+            assert float(found) == float(value)
+            np.testing.assert_allclose(own, gradient, rtol=1e-15)
+
+
+def test_arguments_that_cannot_be_changed_in_place():
+    jitted, x = ng.jit(shift), np.arange(1.0, 5.0)
+    u = ng.tensor(x)
+    for pair in ((u, u), (u[1:], u[:-1]), (u, u[::-1]), (x, x[::-1])):
+        with pytest.raises(TracingError, match="another one shows its elements"):
+            jitted(*pair, 2.0)
+    with pytest.raises(TracingError, match="is a NumPy array, which cannot hold a tensor"):
+        ng.grad(lambda x: jitted(1.0 * x, np.zeros(4), 2.0))(x)
+    with pytest.raises(GradientError, match="a leaf Variable that requires grad"):
+        jitted(ng.tensor(x, requires_grad=True), ng.tensor(x), 2.0)
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        jitted(x, frozen, 2.0)

@@ -70,7 +70,10 @@ class Specialization:
 
     name: str
     arguments: list[Node]
-    outputs: list[Node] | None  # None once a long graph was compiled, and let go
+    # Results, then what arguments become that are changed in place; None once a long graph was
+    # compiled, and let go.
+    outputs: list[Node] | None
+    changed: list[int]  # numbers of these arguments
     structure: trees.Structure
     captured: list[Tensor]  # tensors that the function closes over, read at each call
     captured_nodes: list[Node]  # what they were while tracing
@@ -235,8 +238,8 @@ class Specialization:
 
     # To values, and to graphs
 
-    def replay(self, values: list[Any], as_tensors: bool) -> Any:
-        """The results for values of the arguments."""
+    def replay(self, values: list[Any], as_tensors: bool, after: list[Any] | None = None) -> Any:
+        """The results for values of the arguments. `after` gets what arguments become."""
         if self.communicates:
             values.append(order.VALUE)
             self._compare()
@@ -245,7 +248,7 @@ class Specialization:
         if config.engine == "reference" and self._only_device() == CPU:
             values += [*self.array_values(), *[node.value for node in self.constants]]
             given = dict(zip(self.inputs, values, strict=True))
-            results = evaluate_with_numpy(self.graph_outputs, given)[: self.structure.num_leaves]
+            results = evaluate_with_numpy(self.graph_outputs, given)
         else:
             loaded = self._loaded or self._loaded_once()
             compiled = loaded.compiled
@@ -266,8 +269,12 @@ class Specialization:
                     results[computed] if computed is not None else values[given].copy()  # type: ignore[index]
                     for given, computed in compiled.output_numbers
                 ]
-            if self.communicates:
-                results.pop()  # the token
+        if self.communicates:
+            results.pop()  # the token
+        if after is not None:
+            count = self.structure.num_leaves
+            after += results[count:]
+            del results[count:]
         if as_tensors:
             return self.rebuild([Tensor(leaf(x)) for x in results])
         # value[()]: a 0-d array as NumPy's own functions return it, a scalar. On a GPU, a tensor.

@@ -24,7 +24,10 @@ from numba_grad.frontend.python_control_flow.kinds_in_common import (
 )
 from numba_grad.frontend.python_control_flow.parts import TracedAgain, TracedParts, condition_node
 from numba_grad.frontend.python_control_flow.sites import Site
-from numba_grad.frontend.python_control_flow.variables import AssignedVariables
+from numba_grad.frontend.python_control_flow.variables import (
+    AssignedVariables,
+    with_what_calls_change,
+)
 from numba_grad.frontend.tensors.python_numbers import handle_like, is_number
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS, Node, next_serial
@@ -76,7 +79,16 @@ def chosen(site: Site, condition: Any, body: Part, orelse: Part) -> Any:
 
 
 def branch(site: Site, condition: Any, body: Part | None, orelse: Part | None) -> None:
-    variables = AssignedVariables(site, [body, orelse])
+    """`if condition: body() else: orelse()`"""
+    with_what_calls_change(
+        site, [body, orelse], lambda x: _record_branch(x, condition, body, orelse)
+    )
+
+
+def _record_branch(
+    variables: AssignedVariables, condition: Any, body: Part | None, orelse: Part | None
+) -> None:
+    site = variables.site
     lasting = {*site.read_after, *variables.containers_that_change}
     outputs = [name for name in variables.names if name in lasting]
     # What a variable held may change in place on one side, though it holds another thing after the

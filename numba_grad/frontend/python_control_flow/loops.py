@@ -26,7 +26,10 @@ from numba_grad.frontend.python_control_flow.kinds_in_common import (
 )
 from numba_grad.frontend.python_control_flow.parts import TracedAgain, TracedParts, condition_node
 from numba_grad.frontend.python_control_flow.sites import Site
-from numba_grad.frontend.python_control_flow.variables import AssignedVariables
+from numba_grad.frontend.python_control_flow.variables import (
+    AssignedVariables,
+    with_what_calls_change,
+)
 from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
 
@@ -44,12 +47,16 @@ _BEFORE_AND_AFTER = ("before the loop", "after a step")
 
 
 def uncounted_loop(site: Site, test: Part, body: Part) -> None:
-    variables = AssignedVariables(site, [test, body])
-    _TracedLoop(site, variables, lambda _: test(), lambda _: body()).record()
+    """`while test(): body()`"""
+    with_what_calls_change(
+        site,
+        [test, body],
+        lambda x: _TracedLoop(x, lambda _: test(), lambda _: body()).record(),
+    )
 
 
 def counted_loop(site: Site, items: RangeAtRunTime, body: Part, test: Part | None) -> None:
-    variables = AssignedVariables(site, [test, body])
+    """`for item in items: body(item)`, as long as `test()` holds."""
 
     def goes_on(k: Any) -> Any:
         is_left = k < items.count
@@ -57,13 +64,13 @@ def counted_loop(site: Site, items: RangeAtRunTime, body: Part, test: Part | Non
             return is_left
         return both(site, "logical_and", is_left, test)
 
-    _TracedLoop(
-        site,
-        variables,
-        goes_on,
-        lambda k: body(items.start + k * items.step),
-        handle_like(0, as_node(0)),
-    ).record()
+    def step(k: Any) -> Any:
+        return body(items.start + k * items.step)
+
+    counter = handle_like(0, as_node(0))
+    with_what_calls_change(
+        site, [test, body], lambda x: _TracedLoop(x, goes_on, step, counter).record()
+    )
 
 
 class _TracedLoop:
@@ -72,7 +79,6 @@ class _TracedLoop:
 
     def __init__(
         self,
-        site: Site,
         variables: AssignedVariables,
         test: Callable[[Any], Any],
         body: Callable[[Any], Any],
@@ -80,19 +86,12 @@ class _TracedLoop:
     ) -> None:
         """`counter`: the number of the first step, if steps are counted; `test` and `body` get it,
         or else None."""
-        self.site = site
+        self.site = site = variables.site
         self.variables = variables
         self.test = test
         self.body = body
         self.counter = counter
         self.names = [name for name in variables.names if name in site.carried]
-        if not self.names and counter is None:
-            raise TracingError(
-                site.explain(
-                    "the loop changes nothing that its condition depends on",
-                    expected="a variable that a step assigns, and the condition reads",
-                )
-            )
         self.values = {name: variables.value(name) for name in self.names}
         # What is known of the leaves of each variable that has a value before the loop.
         self.kinds: dict[str, list[Kind]] = {
@@ -111,6 +110,7 @@ class _TracedLoop:
                 except TracedAgain:
                     pass
             self.variables.check_around()
+            self._check_progress()
         finally:
             self.variables.restore()
         if self.counter is not None:
@@ -121,6 +121,16 @@ class _TracedLoop:
                 continue
             held = self.rebuilt(name, results)
             self.variables.finish(name, held, is_same=name not in self.replaced)
+
+    def _check_progress(self) -> None:
+        """Once it is traced: a function that a step calls may be what changes something."""
+        if not self.names and self.counter is None:
+            raise TracingError(
+                self.site.explain(
+                    "the loop changes nothing that its condition depends on",
+                    expected="a variable that a step assigns, and the condition reads",
+                )
+            )
 
     def initial(self) -> list[Tensor]:
         """The leaves of the variables before the loop, after the counter."""

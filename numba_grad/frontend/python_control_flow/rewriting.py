@@ -30,6 +30,7 @@ from numba_grad.frontend.python_control_flow.liveness import (
     changed_in,
     declared_in,
     nodes_of,
+    read_in,
 )
 from numba_grad.frontend.python_control_flow.parts import innermost_site
 from numba_grad.frontend.python_control_flow.sites import Site
@@ -433,6 +434,7 @@ class _Function(ast.NodeTransformer):
             "read_after": frozenset(both & after),
             "carried": frozenset(both & next_step),
             "filled": frozenset({VALUE}),
+            "read": frozenset((read_in(*inside) & self._own) - both),
             "obstacle": self._obstacle,
         }
 

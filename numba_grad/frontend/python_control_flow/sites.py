@@ -1,7 +1,7 @@
 """Where a loop or a branch is in the user's source, and messages that say so."""
 
 import linecache
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numba_grad.errors import explain
@@ -23,9 +23,22 @@ class Site:
     read_after: frozenset[str] = frozenset()  # assigned ones, that may be read after it
     carried: frozenset[str] = frozenset()  # of a loop: those, and what the next step may read
     filled: frozenset[str] = frozenset()  # of ours: read only where they have a value
+    # The function's own that it reads alone; a function that is called may change them in place.
+    read: frozenset[str] = frozenset()
     # Whether the function has returned for certain after the sides of a branch: False's, True's.
     returns: tuple[bool, bool] = (False, False)
     obstacle: str = ""  # around it: "try"
+
+    def changing(self, name: str) -> "Site":
+        """The same place, where a variable that was only read is changed in place."""
+        alone = frozenset([name])
+        return replace(
+            self,
+            changed=(*self.changed, name),
+            read_after=self.read_after | alone,
+            carried=self.carried | alone,
+            read=self.read - alone,
+        )
 
     @property
     def place(self) -> str:

@@ -5,6 +5,7 @@ do to other things would be done once as well. It is looked at before and after.
 """
 
 import array
+import dataclasses
 import functools
 import gc
 import operator
@@ -84,6 +85,7 @@ class Surroundings:
         are theirs to change."""
         self._site = site
         self._reached: list[_Reached] = []
+        self.changed: Any = UNASSIGNED  # what `check` has found, and might be a variable instead
         self._names: set[str] = set()  # that functions use
         self._left = _MOST_IN_ALL
         self._pending: list[tuple[str, types.FunctionType]] = []
@@ -108,7 +110,21 @@ class Surroundings:
         """After tracing: raise an error if something has changed."""
         for reached in self._reached:
             if not _is_as_before(reached):
+                if not _has_grown(reached):
+                    self.changed = reached.thing
                 raise TracingError(self._site.refusal(reached.name, *_change_of(reached)))
+
+    def put_back(self) -> None:
+        """Have containers hold what they did."""
+        for _, thing, before, is_memo in self._reached:
+            if isinstance(thing, list):
+                thing[:] = before
+            elif isinstance(thing, dict) and not is_memo:
+                thing.clear()
+                thing.update(zip(before[::2], before[1::2], strict=True))
+            elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+                for key, item in zip(before[::2], before[1::2], strict=True):
+                    object.__setattr__(thing, key, item)
 
     # Looking
 
@@ -198,12 +214,16 @@ def _is_as_before(reached: _Reached) -> bool:
     return len(now) == len(before) and all(map(operator.is_, now, before))
 
 
+def _has_grown(reached: _Reached) -> bool:
+    return isinstance(reached.thing, list) and len(reached.thing) > len(reached.before)
+
+
 def _change_of(reached: _Reached) -> tuple[str, str]:
     """What has been done to it, and what to do instead."""
     name, thing = reached.name, reached.thing
     if isinstance(thing, (types.CellType, _Global)):
         return "is assigned to by a function that is called", "return it"
-    if isinstance(thing, list) and len(thing) > len(reached.before):
+    if _has_grown(reached):
         return "is a list that grows", GROWING.format(name=name)
     fix = "variables of the function's own, for what changes"
     if isinstance(thing, _GENERATORS):

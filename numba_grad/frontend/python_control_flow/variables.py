@@ -2,7 +2,7 @@
 
 import dataclasses
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from numba_grad.frontend.python_control_flow.flattened_values import (
 from numba_grad.frontend.python_control_flow.sites import Site
 from numba_grad.frontend.python_control_flow.surroundings import Surroundings
 from numba_grad.frontend.tensors.tensor import Tensor
+from numba_grad.graph import traced_bodies
 from numba_grad.graph.node import OPS, Node
 
 # Tensors of a container, by their numbers among its leaves, with the nodes that they had.
@@ -102,6 +103,38 @@ class AssignedVariables:
             else:
                 self.put(name, _renewed(held) if name in self.site.changed else held)
 
+    def put_back(self) -> None:
+        """Have the variables hold what they did before the parts were traced."""
+        for name in self.names:
+            held = self._before[name]
+            if held is UNASSIGNED:
+                self.forget(name)
+            else:
+                self.put(name, held)
+
+    def undo(self) -> None:
+        """Have containers hold what they did before the parts were traced.
+
+        Raises
+        ------
+        TracingError
+            If something else has changed.
+        """
+        self._surroundings.put_back()
+        self.check_around()
+
+    def changed_by_calls(self, assigned: Node | None) -> str | None:
+        """A variable that the parts read alone, and that a function which they call changes in
+        place. `assigned`: what a tensor was that could not be assigned to."""
+        for name, held in self._before.items():
+            if name in self.site.read and held is not UNASSIGNED:
+                if held is self._surroundings.changed and is_container(held):
+                    return name
+                leaves = taken_apart(held).leaves if is_container(held) else (held,)
+                if any(type(x) is Tensor and x._node is assigned for x in leaves):
+                    return name
+        return None
+
     def finish(self, name: str, held: Any, *, is_same: bool) -> None:
         """Have a variable hold a result. `is_same`: the parts changed what it held in place, if
         anything. Then it holds the same thing as before, for others may hold that as well."""
@@ -167,6 +200,26 @@ class AssignedVariables:
 
     def _refused(self, name: str, problem: str, fix: str) -> TracingError:
         return TracingError(self.site.refusal(name, problem, fix))
+
+
+def with_what_calls_change(
+    site: Site, parts: Sequence[Part | None], record: Callable[[AssignedVariables], None]
+) -> None:
+    """Record a loop or a branch. The source says what its statements change; what functions that
+    they call change in place is found while it is traced, and is then a variable of it as well."""
+    while True:
+        variables = AssignedVariables(site, parts)
+        traced_bodies.current.assigned = None
+        try:
+            record(variables)
+            return
+        except TracingError:
+            name = variables.changed_by_calls(traced_bodies.current.assigned)
+            variables.put_back()
+            if name is None:
+                raise
+        variables.undo()
+        site = site.changing(name)
 
 
 def _holds(held: Any, tensor: Tensor) -> bool:
