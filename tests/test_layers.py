@@ -45,6 +45,7 @@ SELDOM = {
     "numba_grad.graph.native_walks",
     "numba_grad.transforms.carried_parts",
     "numba_grad.transforms.former_values",
+    "numba_grad.transforms.joined_products",
     "numba_grad.transforms.rerolling",
     "numba_grad.transforms.rows_as_values",
     "numba_grad.transforms.rows_by_index",

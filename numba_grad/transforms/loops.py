@@ -13,7 +13,7 @@ the derivative is an operation of its own (`loop_adjoints.py`).
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -42,9 +42,6 @@ from numba_grad.transforms.jvp import Tangent
 from numba_grad.transforms.loop_adjoints import loop_adjoint
 from numba_grad.transforms.loop_params import LoopParams
 from numba_grad.transforms.vjp import add_cotangents
-
-if TYPE_CHECKING:
-    from numba_grad.transforms.carried_parts import CarriedParts
 
 # Bytes that all steps may keep for their derivative where they carry less.
 _SMALL_HISTORY = 1 << 24
@@ -82,20 +79,20 @@ def loop(
     if is_users and body.has_bodies:
         # Imported when it is needed: most loops have none inside.
         body = imported("numba_grad.transforms.short_loops").with_short_loops_written_out(body)
-    parted = _carrying_parts(body, len(carried)) if is_users else None
-    if parted is not None:
-        of_parts = loop(
-            parted.body,
-            parted.split(carried),
-            sequences,
-            constants,
-            length,
-            reverse=reverse,
-            slots=slots,
-            directory=directory,
-            is_cut=is_cut,
+    if is_users:
+        # Imported when the first loop is recorded: most programs have none.
+        parts = imported("numba_grad.transforms.carried_parts")
+        products = imported("numba_grad.transforms.joined_products")
+        again = functools.partial(
+            loop, length=length, reverse=reverse, slots=slots, directory=directory, is_cut=is_cut
         )
-        return parted.joined(len(carried), *of_parts)
+        parted = parts.carrying_parts(body, len(carried))
+        if parted is not None:
+            of_parts = again(parted.body, parted.split(carried), sequences, constants)
+            return parted.joined(len(carried), *of_parts)
+        joined = products.with_joined_products(body, len(carried), sequences, len(constants))
+        if joined is not None:
+            return again(joined.body, carried, *joined.given(sequences, constants))
     if is_cut and length > 1:
         of_former = _with_former_values(
             body, carried, sequences, constants, length, reverse, slots, directory
@@ -156,11 +153,6 @@ def _with_former_values(
     )
     pairs = zip(first, stacks, strict=True)
     return former.finals(finals, constants), [module.joined(x, y, reverse) for x, y in pairs]
-
-
-def _carrying_parts(body: CallTarget, carried: int) -> "CarriedParts | None":
-    # Imported when the first loop is recorded: most programs have none.
-    return imported("numba_grad.transforms.carried_parts").carrying_parts(body, carried)
 
 
 def _infer(*types: Type, **params: Any) -> TupleType:

@@ -25,7 +25,7 @@ from numba_grad.graph.node import (
     recording,
 )
 from numba_grad.graph.survey import are_free
-from numba_grad.graph.walk import copied, in_order_of_recording
+from numba_grad.graph.walk import copied, in_order_of_recording, toposort
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params, slice_params
 from numba_grad.transforms.assigned_rows import UPDATE
@@ -430,12 +430,13 @@ class _Loop:
         body, constants = self._body(rows)
         initial = [self._initial(place, delay) for place, delay in self.carried]
         finals, stacks = loop(body, initial, rows, constants, self.count)
-        node = (*finals, *stacks)[0].inputs[0]
+        found = toposort([*finals, *stacks][:1], stop=_is_loop)  # it may be what that is made of
+        node = next(filter(_is_loop, found))
         numbers = [x for step in self.before for x in step.nodes.values() if x >= 0]
         before = [recorded.nodes[x] for x in numbers]
         made = Rerolled(node, recorded.nodes[steps.first : steps.end], before)
         self._replace(made, reads, finals, stacks)
-        return made if self._date([*initial, *rows, *constants], [*finals, *stacks], made) else None
+        return made if self._date([*finals, *stacks], made) else None
 
     def _initial(self, place: int, delay: int) -> Node:
         number = self._initial_number(place, delay)
@@ -639,34 +640,35 @@ class _Loop:
         finish_run()
         return tuple(pieces) if len(pieces) < len(node.inputs) else None
 
-    def _date(self, inputs: Sequence[Node], results: Sequence[Node], made: Rerolled) -> bool:
+    def _date(self, results: Sequence[Node], made: Rerolled) -> bool:
         """Give what was recorded now the serial numbers of the last steps, if they have so many:
         inputs have smaller ones than users, among what came before and after as well."""
-        node = made.loop
-        after: dict[Node, None] = {}
+        loop = made.loop
         joined = [x for pieces in made.pieces.values() for x in pieces]
-        new = [x for x in (*made.instead.values(), *joined) if x.serial > node.serial]
-        for x in new:
-            for y in _with_inputs(x, node.serial + len(node.type.items)):
-                after[y] = None
         last = self.recorded.nodes[self.steps.end - 1].serial
-        offsets = [x.serial - node.serial for x in results]
-        # Rows in the other order are made of rows, and what is detached of what was read before.
-        given = in_order_of_recording({y for x in inputs for y in _with_inputs(x, last)})
-        serial = last - len(after) - len(node.type.items) - len(given)
+        own = {
+            y
+            for x in (*results, *made.instead.values(), *joined)
+            if x.serial > loop.serial
+            for y in _with_inputs(x, last)
+        }
+        # Its results have the numbers after its own, those that are asked for later as well.
+        count = len(loop.type.items)
+        serial = last - len(own) - count
         if serial <= self.recorded.nodes[self.steps.first + self.steps.period].serial:
             return False
-        for x in given:
+        before = loop.serial
+        for x in in_order_of_recording(own):
+            if before < x.serial <= before + count:
+                x.serial = loop.serial + (x.serial - before)
+                continue
             x.serial = serial
-            serial += 1
-        node.serial = serial
-        for x, offset in zip(results, offsets, strict=True):
-            x.serial = serial + offset
-        serial += 1 + len(node.type.items)
-        for x in sorted(after, key=lambda x: x.serial):
-            x.serial = serial
-            serial += 1
+            serial += 1 + (count if x is loop else 0)
         return True
+
+
+def _is_loop(node: Node) -> bool:
+    return node.op.name == "loop"
 
 
 def _with_inputs(x: Node, since: int) -> list[Node]:

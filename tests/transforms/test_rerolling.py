@@ -624,6 +624,23 @@ def test_a_hook_inside_of_a_loop_runs(short: None) -> None:
     numpy.testing.assert_array_equal(gradient_of(x), [0.0, 0.0])
 
 
+def test_a_state_that_is_stacked_of_parts(loops: list[int]) -> None:
+    """What is carried are the parts, so results of the loop are put together."""
+
+    def f(x: Any, speed: Any) -> Any:
+        state = np.stack([x, 0.5 * x])
+        for _ in range(60):
+            state = np.stack([state[1], np.sin(state[0]) + speed * state[1]])
+        return np.sum(state[0] * state[1])
+
+    given = numpy.linspace(0.0, 1.0, 70), numpy.linspace(0.2, 0.9, 70)
+    expected = step_by_step(f, *given)
+    for way in WAYS.values():
+        for x, y in zip(way(f, *given), expected, strict=True):
+            numpy.testing.assert_allclose(x, y, rtol=1e-12)
+    assert loops
+
+
 def test_second_derivatives(loops: list[int]) -> None:
     def f(x: Any) -> Any:
         return np.sum(chain(x) ** 2)
