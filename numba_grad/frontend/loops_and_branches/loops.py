@@ -43,6 +43,7 @@ from numba_grad.ops.families import cast
 from numba_grad.runtime.progress import label_in
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loops import loop
+from numba_grad.transforms.while_loops import most_steps
 from numba_grad.transforms.while_loops import while_loop as while_loop_of_nodes
 
 __all__ = ["fori_loop", "map", "scan", "while_loop"]
@@ -663,7 +664,8 @@ def _while(
     _check_carried(operation, names, carried, body.target.outputs)
     _check_condition(operation, test)
     of_test, of_body = [on_device_of_body(operation, x.captured, device) for x in (test, body)]
-    slots, directory = states_within(operation, memory, carried)
+    most = most_steps(test.target, body.target, carried, of_test, of_body)
+    slots, directory = states_within(operation, memory, carried, most=most)
     finals, _ = while_loop_of_nodes(
         test.target, body.target, carried, of_test, of_body, slots or 1, directory
     )

@@ -34,12 +34,16 @@ _MOST_STATES_IN_SCHEDULE = 1 << 20
 
 
 def states_within(
-    operation: str, memory: Memory, carried: Sequence[Node], length: int | None = None
+    operation: str,
+    memory: Memory,
+    carried: Sequence[Node],
+    length: int | None = None,
+    most: int | None = None,
 ) -> tuple[int | None, str]:
     """For how many states of what is carried there is room; None: for all of them. And the
     directory of the file that they go to; "": they stay in memory.
 
-    `length`: of the loop, if it is known.
+    `length`: of the loop, if it is known; `most`: or how many steps it has at most.
 
     Raises
     ------
@@ -58,9 +62,13 @@ def states_within(
             return None, ""
         # A power of two, so that the plan is the same tomorrow.
         room = 1 << max(_free_bytes(device) // 2, _FEWEST_BYTES).bit_length() - 1
-        most = _MOST_STATES if device == CPU else _MOST_STATES_OF_GPU
-        states = min(room // state_bytes, most if length is None else length)
-        states = max(states, 1)
+        if length is None:
+            length_at_most = _MOST_STATES if device == CPU else _MOST_STATES_OF_GPU
+            if most is not None:  # a power of two again: programs for other limits are the same
+                length_at_most = min(length_at_most, 1 << most.bit_length())
+        else:
+            length_at_most = length
+        states = max(min(room // state_bytes, length_at_most), 1)
     else:
         states = _states(operation, memory, state_bytes)
     if states < 1:
