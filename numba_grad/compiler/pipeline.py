@@ -153,7 +153,7 @@ class _Compiler:
         sources.update(dict.fromkeys(text for p in programs for text in p.spare_sources))
         arena = self.arena(instances)
         # Of the states of a loop whose length nobody knows, most are never there.
-        if is_run and not any(map(_keeps_any_number, self.nodes)):
+        if is_run and not any(map(_keeps_any_number, self.graph.calls.values())):
             self.target.prepare(arena.nbytes)
         kernels = dict(zip(sources, self.target.build(list(sources)), strict=True))
         plan = self.plan(instances, kernels, arena)
@@ -588,6 +588,6 @@ def _outputs_of_call(target: ClosedGraph, inputs: Sequence[Node]) -> list[Node]:
     return substitute(target.outputs, given, without_item)
 
 
-def _keeps_any_number(node: Node) -> bool:
+def _keeps_any_number(call: Node) -> bool:
     """Whether this keeps states of steps whose number is known when it has run."""
-    return node.op.name == "loop_adjoint" and node.params["length"] is None
+    return call.op.name == "loop_adjoint" and call.params["length"] is None

@@ -13,6 +13,7 @@ from numba_grad.config import configure
 from numba_grad.frontend.loops_and_branches.memory_budgets import states_within
 from numba_grad.graph.node import argument
 from numba_grad.graph.types import array_type
+from numba_grad.runtime import buffers
 from numba_grad.runtime.buffers import pool_statistics, release_pool
 
 RNG = np.random.default_rng(11)
@@ -228,6 +229,29 @@ def test_the_states_of_a_loop_that_a_break_ends_take_no_more_memory_than_its_ste
     bend = 1e-6
     plain = [cooled(0.01 + sign * bend, field.copy()) for sign in (1, -1)]
     np.testing.assert_allclose(found, (plain[0] - plain[1]) / (2 * bend), rtol=1e-5)
+
+
+def test_states_whose_number_nobody_knows_are_in_memory_that_is_kept_and_not_touched(monkeypatch):
+    touched = []
+    monkeypatch.setattr(buffers.Pool, "prepare", lambda _, nbytes: touched.append(nbytes))
+
+    def settled(rate, field):
+        def step(carried):
+            field, _ = carried
+            new = field + rate * (np.roll(field, 1) - 2 * field + np.roll(field, -1))
+            return new, np.max(np.abs(new - field))
+
+        return np.sum(ng.while_loop(lambda c: c[1] > 1e-2, step, (field, 1.0))[0] ** 2)
+
+    gradient = ng.jit(ng.grad(settled))
+    field = np.zeros(1000)
+    field[0] = 1.0
+    gradient(0.2, field)
+    assert not touched
+    before = pool_statistics()
+    gradient(0.2, field)
+    after = pool_statistics()
+    assert (after.mapped, after.reused) == (before.mapped, before.reused + 1)
 
 
 @pytest.mark.parametrize(

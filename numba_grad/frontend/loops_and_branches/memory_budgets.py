@@ -13,6 +13,7 @@ from numba_grad.frontend.inputs.devices import device_kind
 from numba_grad.frontend.namespaces import namespace
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import CPU
+from numba_grad.runtime.buffers import pool_limit
 
 Memory = int | float | str | None
 
@@ -23,6 +24,7 @@ _ON_DISK = re.compile(r"disk:(.+):([^:]*)")
 _AMOUNT = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*([A-Za-z]+)\s*")
 # Of a loop whose length is known when it runs, where nothing is said of memory.
 _MOST_STATES = 1 << 20
+_MANY_STATES = 1 << 12
 _FEWEST_BYTES = 1 << 28
 # Of loops that communicate, where nothing is said: of known length, and of others.
 _ALL_STATES = 1 << 40
@@ -64,6 +66,11 @@ def states_within(
         room = 1 << max(_free_bytes(device) // 2, _FEWEST_BYTES).bit_length() - 1
         if length is None:
             length_at_most = _MOST_STATES if device == CPU else _MOST_STATES_OF_GPU
+            if device == CPU:
+                # The pool keeps memory from one run to the next, and new pages take longer than
+                # many a loop. With so many states hardly a step is done again for want of more.
+                kept = 1 << pool_limit().bit_length() - 2
+                length_at_most = min(length_at_most, max(kept // state_bytes, _MANY_STATES))
             if most is not None:  # a power of two again: programs for other limits are the same
                 length_at_most = min(length_at_most, 1 << most.bit_length())
         else:
