@@ -152,7 +152,8 @@ class _Compiler:
         )
         sources.update(dict.fromkeys(text for p in programs for text in p.spare_sources))
         arena = self.arena(instances)
-        if is_run:
+        # Of the states of a loop whose length nobody knows, most are never there.
+        if is_run and not any(map(_keeps_any_number, self.graph.calls.values())):
             self.target.prepare(arena.nbytes)
         kernels = dict(zip(sources, self.target.build(list(sources)), strict=True))
         plan = self.plan(instances, kernels, arena)
@@ -585,3 +586,8 @@ def _outputs_of_call(target: ClosedGraph, inputs: Sequence[Node]) -> list[Node]:
 
     given = dict(zip(target.arguments, inputs, strict=True))
     return substitute(target.outputs, given, without_item)
+
+
+def _keeps_any_number(call: Node) -> bool:
+    """Whether this keeps states of steps whose number is known when it has run."""
+    return call.op.name == "loop_adjoint" and call.params["length"] is None

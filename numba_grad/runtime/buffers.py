@@ -324,6 +324,11 @@ def prepare(nbytes: int) -> None:
     _pool.prepare(nbytes)
 
 
+def pool_limit() -> int:
+    """How many bytes of memory that nobody uses the pool holds at most."""
+    return _pool.limit_bytes
+
+
 def pool_statistics() -> PoolStatistics:
     return _pool.statistics()
 

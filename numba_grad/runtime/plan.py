@@ -331,21 +331,23 @@ def _check_control(plan: Plan, number: int) -> None:
     """Raise InternalError unless a row that decides which step comes next has its words, and leads
     to a step that there is, or to the end."""
     kind, first = plan.steps[number, :2].tolist()
-    words = plan.words[first:].tolist()
+    # Of these few are read, and made Python's: the rest of a plan is long, and such rows are many.
+    words = plan.words[first:]
     wanted, ahead = 1, [0]
     match kind:
         case Control.LOOP if len(words) >= LoopWord.END:
-            wanted = LoopWord.END + MoveWord.END * words[LoopWord.MOVES]
-            ahead = [words[LoopWord.LENGTH] + 1]
+            wanted = LoopWord.END + MoveWord.END * int(words[LoopWord.MOVES])
+            ahead = [int(words[LoopWord.LENGTH]) + 1]
         case Control.LOOP:
             wanted = LoopWord.END
         case Control.LEAVE:
-            wanted, ahead = len(LeaveWord), words[LeaveWord.SKIPPED : LeaveWord.SKIPPED + 1]
+            wanted = len(LeaveWord)
+            ahead = words[LeaveWord.SKIPPED : LeaveWord.SKIPPED + 1].tolist()
         case Control.SWITCH:
-            wanted = 2 + max([1, *words[1:2]])
-            ahead = words[2:wanted]
+            wanted = 2 + max([1, *words[1:2].tolist()])
+            ahead = words[2:wanted].tolist()
         case Control.SKIP:
-            ahead = words[:1]
+            ahead = words[:1].tolist()
     left = len(plan.steps) - number - 1
     if len(words) < wanted or not all(0 <= skipped <= left for skipped in ahead):
         raise InternalError(f"plan: step {number}, a {Control(kind).name}, leads out of the plan")

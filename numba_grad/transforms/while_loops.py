@@ -47,6 +47,59 @@ def while_loop(
     return results[:-1], results[-1]
 
 
+# Comparisons that hold for fewer and fewer steps, as `counter < limit`: how much higher the counter
+# may be than the limit, and which operand it is.
+_BELOW = {"less": (0, 0), "less_equal": (1, 0), "greater": (0, 1), "greater_equal": (1, 1)}
+
+
+def most_steps(
+    test: CallTarget,
+    body: CallTarget,
+    carried: Sequence[Node],
+    constants_of_test: Sequence[Node],
+    constants_of_body: Sequence[Node],
+) -> int | None:
+    """How many steps there can be, as `counter < limit and ...` says of a counter whose first value
+    and limit are known; None if nothing does."""
+    counters = dict(zip(test.arguments, carried, strict=False))
+    limits = dict(zip(test.arguments[len(carried) :], constants_of_test, strict=True))
+    strides = dict(zip(body.arguments[len(carried) :], constants_of_body, strict=True))
+
+    def steps_of(comparison: Node) -> int | None:
+        higher, which = _BELOW[comparison.op.name]
+        counter, limit = comparison.inputs[which], comparison.inputs[1 - which]
+        if counter not in counters or limit not in limits:
+            return None
+        number = test.arguments.index(counter)
+        own, after = body.arguments[number], body.outputs[number]
+        if after.op.name != "add" or own not in after.inputs:
+            return None
+        stride, *_ = [strides.get(x) for x in after.inputs if x is not own] or [None]
+        first, end, by = [_integer(x) for x in (counters[counter], limits[limit], stride)]
+        if first is None or end is None or by is None or by <= 0:
+            return None
+        return max(0, -(-(end + higher - first) // by))
+
+    found = []
+    parts = [*test.outputs]
+    while parts:
+        part = parts.pop()
+        if part.op.name in ("logical_and", "identity"):
+            parts += part.inputs
+        elif part.op.name in _BELOW:
+            found.append(steps_of(part))
+    return min([most for most in found if most is not None], default=None)
+
+
+def _integer(node: Node | None) -> int | None:
+    """Of a node that is known to be one."""
+    while node is not None and node.value is None and node.op.name == "identity":
+        [node] = node.inputs
+    if node is None or node.value is None or node.shape != () or node.dtype.kind not in "iu":
+        return None
+    return int(np.asarray(node.value))
+
+
 def _infer(*types: Type, carried: int, **others: Any) -> TupleType:
     device = TupleType(types).device
     return TupleType((*types[:carried], array_type((), np.dtype(np.int64), device)))

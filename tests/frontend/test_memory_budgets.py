@@ -13,6 +13,7 @@ from numba_grad.config import configure
 from numba_grad.frontend.loops_and_branches.memory_budgets import states_within
 from numba_grad.graph.node import argument
 from numba_grad.graph.types import array_type
+from numba_grad.runtime import buffers
 from numba_grad.runtime.buffers import pool_statistics, release_pool
 
 RNG = np.random.default_rng(11)
@@ -184,6 +185,73 @@ def test_budgets_are_bytes_or_states(memory, states):
     assert states_within("scan", memory, [STATE]) == (states, "")
     assert states_within("scan", memory, [STATE], states) == (None, "")
     assert states_within("scan", memory, [STATE], states + 1) == (states, "")
+
+
+@pytest.mark.parametrize(
+    ("test", "step", "states"),
+    [
+        (lambda c: c[0] < 300, lambda c: (c[0] + 1, np.sin(c[1])), 512),
+        (lambda c: np.logical_and(c[1] > 0.1, c[0] <= 63), lambda c: (c[0] + 1, np.sin(c[1])), 128),
+        (lambda c: np.greater(62, c[0]), lambda c: (2 + c[0], np.sin(c[1])), 32),
+        (lambda c: c[0] < -5, lambda c: (c[0] + 1, np.sin(c[1])), 1),
+        (lambda c: c[0] < 300, lambda c: (c[0] - 1, np.sin(c[1])), 1 << 20),
+        (lambda c: c[0] < 300, lambda c: (c[0] * 2, np.sin(c[1])), 1 << 20),
+        (
+            lambda c: np.logical_or(c[0] < 300, c[1] > 0.1),
+            lambda c: (c[0] + 1, np.sin(c[1])),
+            1 << 20,
+        ),
+        (lambda c: c[1] > 0.1, lambda c: (c[0] + 1, np.sin(c[1])), 1 << 20),
+    ],
+)
+def test_a_counter_says_how_many_states_there_can_be(test, step, states):
+    """In a power of two: so that programs of other limits are the same."""
+    loop = ng.jit(ng.grad(lambda a: ng.while_loop(test, step, (0, a))[1]))
+    assert f"slots={states}," in str(loop.lower(0.5).graph)
+
+
+def test_the_states_of_a_loop_that_a_break_ends_take_no_more_memory_than_its_steps():
+    """Memory for as many as would fit was asked for, and made, or not kept from call to call."""
+
+    def cooled(rate, field):
+        for _ in range(300):
+            field = field + rate * (np.roll(field, 1) - 2 * field + np.roll(field, -1))
+            if field[0] < 0.5:
+                break
+        return np.sum(field**2)
+
+    gradient = ng.jit(ng.grad(cooled), control_flow=True)
+    field = np.zeros(1000)
+    field[0] = 1.0
+    release_pool()
+    found = gradient(0.01, field)
+    assert pool_statistics().peak_lent_bytes < 600 * field.nbytes
+    bend = 1e-6
+    plain = [cooled(0.01 + sign * bend, field.copy()) for sign in (1, -1)]
+    np.testing.assert_allclose(found, (plain[0] - plain[1]) / (2 * bend), rtol=1e-5)
+
+
+def test_states_whose_number_nobody_knows_are_in_memory_that_is_kept_and_not_touched(monkeypatch):
+    touched = []
+    monkeypatch.setattr(buffers.Pool, "prepare", lambda _, nbytes: touched.append(nbytes))
+
+    def settled(rate, field):
+        def step(carried):
+            field, _ = carried
+            new = field + rate * (np.roll(field, 1) - 2 * field + np.roll(field, -1))
+            return new, np.max(np.abs(new - field))
+
+        return np.sum(ng.while_loop(lambda c: c[1] > 1e-2, step, (field, 1.0))[0] ** 2)
+
+    gradient = ng.jit(ng.grad(settled))
+    field = np.zeros(1000)
+    field[0] = 1.0
+    gradient(0.2, field)
+    assert not touched
+    before = pool_statistics()
+    gradient(0.2, field)
+    after = pool_statistics()
+    assert (after.mapped, after.reused) == (before.mapped, before.reused + 1)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from numba_grad.frontend.inputs.arrays import (
 )
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.walk import is_traced
-from numba_grad.ops.families import cast, full, placed, reshape
+from numba_grad.ops.families import cast, full, literal, placed, reshape
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensors.tensor import Tensor
@@ -41,7 +41,9 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
 
     Parameters
     ----------
-    x : Tensor of integers >= 0, shape (n,); its value is needed now
+    x : Tensor of integers >= 0, shape (n,)
+        Its value is needed now. Inside jit and vmap, where there is none, `minlength` is the
+        length.
     weights : Tensor, shape (n,), real, optional
     minlength : int
         The result is at least so long.
@@ -55,7 +57,9 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
     ValueError
         If an element is negative.
     TracingError
-        Inside jit and vmap, where the length is not known.
+        Inside jit and vmap, without `minlength`.
+    IndexError
+        There, when it is computed, if an element is negative, or not below `minlength`.
 
     Notes
     -----
@@ -69,16 +73,24 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
         raise ShapeError(explain("bincount", "x must be 1-d", got=got, fix="x.ravel()"))
     if minlength < 0:
         raise ValueError(explain("bincount", "a negative length", got={"minlength": minlength}))
-    value = value_of(node, "bincount")
-    if value.size and value.min() < 0:
-        problem = "negative elements"
-        raise ValueError(explain("bincount", problem, got={**got, "least": value.min()}))
-    length = max(int(value.max()) + 1 if value.size else 0, minlength)
+    indices, length, is_checked = cast(node, INT64), minlength, False
+    if is_traced(node) and minlength:
+        # As an index -1 would be the last element.
+        indices = OPS["where"](
+            OPS["less"](indices, literal(0, INT64)), literal(length, INT64), indices
+        )
+        is_checked = True
+    else:
+        value = value_of(node, "bincount")
+        if value.size and value.min() < 0:
+            problem = "negative elements"
+            raise ValueError(explain("bincount", problem, got={**got, "least": value.min()}))
+        length = max(int(value.max()) + 1 if value.size else 0, minlength)
     terms = _terms("bincount", node, None if weights is None else cast(as_node(weights), FLOAT64))
     if not length:
         return wrap(full(0, (0,), terms.dtype, node.type.device))
     counts = full(0, (length,), terms.dtype)
-    return wrap(OPS["scatter_add"](counts, terms, cast(node, INT64), checked=False))
+    return wrap(OPS["scatter_add"](counts, terms, indices, checked=is_checked))
 
 
 def histogram(

@@ -523,8 +523,8 @@ _OF_SORTED = "ng.sort(x), and comparisons of neighbours: the shape is then known
 _FIXED = "indices as an array, known before the function is traced"
 _fixes_under_tracing = {
     **dict.fromkeys(("unique", "intersect1d", "union1d", "setdiff1d", "setxor1d"), _OF_SORTED),
-    "bincount": "counts = ng.zeros(n, int); np.add.at(counts, x, 1), where n is known; with "
-    "weights ng.zeros(n), and np.add.at(counts, x, weights)",
+    "bincount": "np.bincount(x, weights, minlength=n), where n is known: a larger element is then "
+    "an error",
     "histogram": "bins=edges, or range=(low, high), as numbers",
     "digitize": "ng.searchsorted(bins, x, side='right'), for bins that increase",
     "at": _FIXED,

@@ -13,6 +13,7 @@ from numba_grad.frontend.inputs.devices import device_kind
 from numba_grad.frontend.namespaces import namespace
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import CPU
+from numba_grad.runtime.buffers import pool_limit
 
 Memory = int | float | str | None
 
@@ -23,6 +24,7 @@ _ON_DISK = re.compile(r"disk:(.+):([^:]*)")
 _AMOUNT = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*([A-Za-z]+)\s*")
 # Of a loop whose length is known when it runs, where nothing is said of memory.
 _MOST_STATES = 1 << 20
+_MANY_STATES = 1 << 12
 _FEWEST_BYTES = 1 << 28
 # Of loops that communicate, where nothing is said: of known length, and of others.
 _ALL_STATES = 1 << 40
@@ -34,12 +36,16 @@ _MOST_STATES_IN_SCHEDULE = 1 << 20
 
 
 def states_within(
-    operation: str, memory: Memory, carried: Sequence[Node], length: int | None = None
+    operation: str,
+    memory: Memory,
+    carried: Sequence[Node],
+    length: int | None = None,
+    most: int | None = None,
 ) -> tuple[int | None, str]:
     """For how many states of what is carried there is room; None: for all of them. And the
     directory of the file that they go to; "": they stay in memory.
 
-    `length`: of the loop, if it is known.
+    `length`: of the loop, if it is known; `most`: or how many steps it has at most.
 
     Raises
     ------
@@ -58,9 +64,18 @@ def states_within(
             return None, ""
         # A power of two, so that the plan is the same tomorrow.
         room = 1 << max(_free_bytes(device) // 2, _FEWEST_BYTES).bit_length() - 1
-        most = _MOST_STATES if device == CPU else _MOST_STATES_OF_GPU
-        states = min(room // state_bytes, most if length is None else length)
-        states = max(states, 1)
+        if length is None:
+            length_at_most = _MOST_STATES if device == CPU else _MOST_STATES_OF_GPU
+            if device == CPU:
+                # The pool keeps memory from one run to the next, and new pages take longer than
+                # many a loop. With so many states hardly a step is done again for want of more.
+                kept = 1 << pool_limit().bit_length() - 2
+                length_at_most = min(length_at_most, max(kept // state_bytes, _MANY_STATES))
+            if most is not None:  # a power of two again: programs for other limits are the same
+                length_at_most = min(length_at_most, 1 << most.bit_length())
+        else:
+            length_at_most = length
+        states = max(min(room // state_bytes, length_at_most), 1)
     else:
         states = _states(operation, memory, state_bytes)
     if states < 1:

@@ -27,6 +27,7 @@ from numba_grad.frontend.loops_and_branches.memory_budgets import (
 )
 from numba_grad.frontend.loops_and_branches.progress_bars import Progress, name_of_body
 from numba_grad.frontend.tensors.tensor import Tensor
+from numba_grad.transforms.while_loops import most_steps
 from numba_grad.transforms.while_loops import while_loop as while_loop_of_nodes
 
 __all__ = ["while_loop"]
@@ -123,7 +124,8 @@ def repeat_while(
     check_carried(operation, names, carried, body.target.outputs)
     _check_condition(operation, test)
     of_test, of_body = [on_device_of_body(operation, x.captured, device) for x in (test, body)]
-    slots, directory = states_within(operation, memory, carried)
+    most = most_steps(test.target, body.target, carried, of_test, of_body)
+    slots, directory = states_within(operation, memory, carried, most=most)
     finals, _ = while_loop_of_nodes(
         test.target, body.target, carried, of_test, of_body, slots or 1, directory
     )
