@@ -525,7 +525,7 @@ _fixes_under_tracing = {
     **dict.fromkeys(("unique", "intersect1d", "union1d", "setdiff1d", "setxor1d"), _OF_SORTED),
     "bincount": "counts = ng.zeros(n, int); np.add.at(counts, x, 1), where n is known; with "
     "weights ng.zeros(n), and np.add.at(counts, x, weights)",
-    "histogram": "bins=edges, or range=(low, high), as numbers",
+    "histogram": "a number of bins, or bins=edges",
     "digitize": "ng.searchsorted(bins, x, side='right'), for bins that increase",
     "at": _FIXED,
     "reduceat": _FIXED,
