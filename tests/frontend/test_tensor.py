@@ -683,3 +683,9 @@ def test_jitted_functions_may_return_what_they_do_not_compute():
             np.testing.assert_array_equal(found["table"], [0.0, 1.0])
             assert found["x"] is not x
     assert ng.jit(lambda x: 3.5)(1.0) == 3.5
+
+
+def test_a_shape_is_not_assigned_to():
+    x = ng.ones(4)
+    with pytest.raises(AttributeError, match=r"(?s)a tensor keeps its shape.*x\.reshape\(shape\)"):
+        x.shape = (2, 2)

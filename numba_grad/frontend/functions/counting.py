@@ -9,7 +9,9 @@ import numpy as np
 
 from numba_grad.dtypes import FLOAT64, INT64, can_cast, promoted
 from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.frontend.functions.elementwise import where
 from numba_grad.frontend.functions.joining import unstack
+from numba_grad.frontend.functions.ranges import linspace
 from numba_grad.frontend.functions.reductions import sum as total
 from numba_grad.frontend.functions.shapes import diff, part
 from numba_grad.frontend.inputs.arrays import (
@@ -109,8 +111,7 @@ def histogram(
         A number of equal bins, the name of one of NumPy's rules to choose them, or their edges,
         which increase.
     range : (float, float), optional
-        Ends of the bins; by default the least and the greatest element, which needs the value of
-        `x` now.
+        Ends of the bins; by default the least and the greatest element.
     density : bool
         Divide by the sum, and by widths: the integral is then 1.
     weights : Tensor, the shape of `x`, optional
@@ -125,7 +126,7 @@ def histogram(
     ValueError
         If edges do not increase, or there is no finite range.
     TracingError
-        Inside jit and vmap, where the edges depend on the value of `x`.
+        Inside jit and vmap, if `bins` is a name.
 
     Notes
     -----
@@ -272,7 +273,9 @@ def _edges(x: Node, bins: Bins, ends: Range | None, weights: Node | None) -> Nod
     edges = None if is_name else as_node(bins)
     if edges is None or not edges.shape:
         number = bins if is_name else operator.index(bins)  # type: ignore[arg-type]
-        needs_value = is_name or ends is None
+        if isinstance(number, int) and number > 0 and ends is None and x.type.size and is_traced(x):
+            return _edges_between_extremes(x, number)
+        needs_value = x.type.size > 0 and (is_name or ends is None)
         value = value_of(x, "histogram") if needs_value else np.empty(0, x.dtype)
         if value.dtype.kind == "b":
             value = value.astype(np.uint8)
@@ -288,6 +291,16 @@ def _edges(x: Node, bins: Bins, ends: Range | None, weights: Node | None) -> Nod
     if not is_traced(edges) and (np.diff(value_of(edges).astype(float)) < 0).any():
         raise ValueError(explain("histogram", "edges must increase", got=got, fix="np.sort(bins)"))
     return edges
+
+
+def _edges_between_extremes(x: Node, bins: int) -> Node:
+    """Edges of equal bins from the least to the greatest element, whose values are not known
+    yet. nan and infinities, which are an error else, make all of them nan."""
+    dtype = x.dtype if x.dtype.kind == "f" else FLOAT64
+    values = wrap(OPS["detach"](cast(x, dtype)))
+    low, high = values.min(), values.max()
+    half = where(low == high, 0.5, 0.0)
+    return linspace(low - half, high + half, bins + 1, dtype=dtype)._node
 
 
 def _is_equal(bins: Any) -> bool:

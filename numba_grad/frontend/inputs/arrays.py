@@ -525,7 +525,7 @@ _fixes_under_tracing = {
     **dict.fromkeys(("unique", "intersect1d", "union1d", "setdiff1d", "setxor1d"), _OF_SORTED),
     "bincount": "np.bincount(x, weights, minlength=n), where n is known: a larger element is then "
     "an error",
-    "histogram": "bins=edges, or range=(low, high), as numbers",
+    "histogram": "a number of bins, or bins=edges",
     "digitize": "ng.searchsorted(bins, x, side='right'), for bins that increase",
     "at": _FIXED,
     "reduceat": _FIXED,

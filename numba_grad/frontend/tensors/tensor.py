@@ -83,6 +83,17 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
         """The sizes of the axes."""
         return self._node.type.shape
 
+    @shape.setter
+    def shape(self, shape: object) -> None:
+        raise AttributeError(
+            explain(
+                "shape",
+                "a tensor keeps its shape",
+                got={"x": self._node.type, "shape": shape},
+                fix="x = x.reshape(shape)",
+            )
+        )
+
     @property
     def dtype(self) -> np.dtype:
         """NumPy's dtype of the elements."""
