@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import programs
+from numba_grad.compiler import plan_cache, programs
 from numba_grad.compiler.first_tier import plans
 from numba_grad.compiler.partition import too_much_to_fuse
 from numba_grad.compiler.partition.flat_graph import FlatGraph
@@ -15,7 +15,9 @@ from numba_grad.config import configure
 
 
 @pytest.fixture(autouse=True)
-def _native_engine() -> Iterator[None]:
+def _nothing_on_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A plan that is there has been decided about, maybe by other limits than those set here."""
+    monkeypatch.setattr(plan_cache, "key_of", lambda *_: None)
     with configure(engine="native"):
         yield
 
@@ -165,6 +167,16 @@ def test_memory_is_used_again(operation_by_operation, monkeypatch):
     monkeypatch.setattr(plans, "_MUCH_MEMORY", 1 << 30)
     np.testing.assert_array_equal(ng.jit(gradient)(ng.tensor(a * 1.0)).numpy(), found)
     assert used_again < plans.lowered_as_it_is(graph).plan.arena_bytes / 3
+
+
+def test_kernels_and_profile(operation_by_operation):
+    """Of operations, where they are taken through arrays as well."""
+    a = ng.tensor(matrix(9))
+    lowered = ng.jit(forward_substitution).lower(a)
+    assert any("y[0] = v0 / v1" in kernel.name for kernel in lowered.kernels)
+    assert sum(row.count for row in lowered.profile(a)) == sum(
+        kernel.count for kernel in lowered.kernels
+    )
 
 
 def test_repeated_steps_are_fused(monkeypatch):
