@@ -12,7 +12,7 @@ Imported when a plan is neither in memory nor on disk (programs.py).
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -35,6 +35,7 @@ from numba_grad.compiler.partition.joint_outputs import joint_outputs
 from numba_grad.compiler.partition.last_rows import with_last_rows
 from numba_grad.compiler.partition.roles import ALIASES, RENAMINGS
 from numba_grad.compiler.partition.segment_graphs import SegmentGraph, segment_graphs
+from numba_grad.compiler.partition.too_much_to_fuse import is_too_much_to_fuse
 from numba_grad.compiler.partition.written_out_calls import with_long_calls_written_out
 from numba_grad.compiler.partition.written_out_sums import with_sums_written_out
 from numba_grad.compiler.segment_memory import External, FileMemory, Output, Place, Small, Temporary
@@ -75,16 +76,31 @@ class Of:
     memory: Any
 
 
-def lowered(graph: FlatGraph, target: Target, *, is_run: bool) -> CompiledProgram:
-    """The program of a graph whose outputs are distinct and no inputs; `is_run`: at once."""
+_Lowering = Callable[[FlatGraph], CompiledProgram]
+
+
+def lowered(
+    graph: FlatGraph,
+    target: Target,
+    *,
+    is_run: bool,
+    by_operations: _Lowering | None = None,
+) -> CompiledProgram:
+    """The program of a graph whose outputs are distinct and no inputs; `is_run`: at once;
+    `by_operations`: what lowers a graph, with its assemblies, that is too much to fuse."""
     with compile_log.report() as report:
         if len(graph.nodes) > _LONG:
             report.watch()
-        return without_collection(_compiled, graph, target, is_run)
+        return without_collection(_compiled, graph, target, is_run, by_operations)
 
 
-def _compiled(graph: FlatGraph, target: Target, is_run: bool) -> CompiledProgram:
-    return _Compiler(graph, target).compile(is_run)
+def _compiled(
+    graph: FlatGraph,
+    target: Target,
+    is_run: bool,
+    by_operations: _Lowering | None,
+) -> CompiledProgram:
+    return _Compiler(graph, target).compile(is_run, by_operations)
 
 
 def program_of_control(
@@ -141,10 +157,13 @@ class _Compiler:
         self.movable: set[int] = set()
         self.no_sums: set[object] = set()
 
-    def compile(self, is_run: bool) -> CompiledProgram:
+    def compile(self, is_run: bool, by_operations: _Lowering | None) -> CompiledProgram:
+        assembled = self.graph
         if self.target.joins_outputs:
             self.join_outputs()
         segments = segment_graphs(self.graph)
+        if by_operations is not None and is_too_much_to_fuse(self.graph, segments):
+            return by_operations(assembled)
         instances = self.overlapped([self.instance(segment) for segment in segments])
         programs = {id(instance.program): instance.program for instance in instances}.values()
         sources = dict.fromkeys(

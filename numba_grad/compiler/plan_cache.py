@@ -66,7 +66,9 @@ def key_of(graph: FlatGraph, target: str) -> str | None:
     positions[is_own] = np.arange(len(graph.inputs), len(graph.nodes))
     digest = hashlib.sha256()
     for part in (
-        canonical((target, config.unroll_extent, tuple(map(_described, graph.types)))),
+        canonical(
+            (target, config.engine, config.unroll_extent, tuple(map(_described, graph.types)))
+        ),
         meanings[is_own].tobytes(),
         np.diff(graph.starts)[is_own].tobytes(),
         positions[graph.edges].tobytes(),

@@ -21,6 +21,7 @@ from numba_grad.compiler.partition.flat_graph import (
     once_run,
 )
 from numba_grad.compiler.partition.roles import ALIASES, REARRANGEMENTS
+from numba_grad.config import config
 from numba_grad.fresh_thread import imported
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node
@@ -74,7 +75,9 @@ def compile_flat(
 
     def lowered() -> CompiledProgram:
         pipeline = imported("numba_grad.compiler.pipeline")
-        return pipeline.lowered(graph, destination.target(), is_run=is_run)
+        is_fused = config.engine == "fused" or destination not in (PROCESSOR, SEVERAL_STEPS)
+        others = None if is_fused else _by_operations
+        return pipeline.lowered(graph, destination.target(), is_run=is_run, by_operations=others)
 
     runs = None if destination.later is None else runs_one_by_one(graph)
     if destination.later is not None and runs == 0:
@@ -84,6 +87,11 @@ def compile_flat(
     program = _from_disk_or(lowered, key, None if with_segments else stored)
     program.runs = runs
     return program
+
+
+def _by_operations(graph: FlatGraph) -> CompiledProgram:
+    """Of what is too much to fuse, with its assemblies."""
+    return imported("numba_grad.compiler.first_tier.plans").lowered_as_it_is(graph)
 
 
 def runs_one_by_one(graph: FlatGraph) -> int | None:

@@ -157,6 +157,11 @@ class Plan:
     def base_count(self) -> int:
         return self.input_count + len(self.outputs) + 4 + len(self.symbols)
 
+    @property
+    def functions(self) -> int:
+        """The base of the table of kernels' addresses, as `PlanBuilder` has it."""
+        return self.input_count + len(self.outputs) + 2
+
     def is_elsewhere(self, position: int) -> bool:
         """Whether a word is the address of something that is not among the words."""
         bases = self.relocations[self.relocations[:, 0] == position, 1]

@@ -91,6 +91,12 @@ class Recipe:
     # Each in a place or, where that is below 0, at a base: (place, base, offset, layout).
     results: list[tuple[int, int, int, int]] = field(default_factory=list)
 
+    def new_result(self, operands: int) -> int:
+        """The number of the temporary array that the only result is, from its beginning on; below 0
+        where it is none."""
+        [(place, _, offset, _)] = self.results
+        return place - operands if offset == 0 else -1
+
 
 class Wanted(NamedTuple):
     """A value that is computed, and the base that it is to be left at, if it matters."""
@@ -118,13 +124,19 @@ class Recipes:
     # Recipes
 
     def of_operation(
-        self, node: Node, layouts: Sequence[int], base: int | None, signature: Hashable
+        self,
+        node: Node,
+        layouts: Sequence[int],
+        base: int | None,
+        signature: Hashable,
+        *,
+        in_place: bool = False,
     ) -> Recipe:
         """What computes `node`, and all that has its signature and reads such layouts; to `base`,
-        if that matters."""
+        if that matters, or `in_place` of its first operand, which it is an assignment to."""
         recipe = self.begin(layouts)
         self.wanted = Wanted(node.type, base)
-        view = self.value(node, signature)
+        view = self.assigned(node, self.operands[0]) if in_place else self.value(node, signature)
         if base is not None and view.base != base:
             view = self.copied(view, self.new(), node.dtype)
         self.leave([view], [self.wanted])
@@ -366,14 +378,17 @@ class Recipes:
             steps = tuple(n + 1 for n in params["interior"])
             self.copied(part, region(result, params["low"], part.shape, steps, dtype), dtype)
             return result
-        old, part = self.operands
-        self.copied(old, result, dtype)
+        return self.assigned(node, self.copied(self.operands[0], result, dtype))
+
+    def assigned(self, node: Node, result: View) -> View:
+        """`result`, in which the elements of the array are, with the part that is assigned to it or
+        added to it."""
+        part, dtype, params = self.operands[1], node.dtype, node.params
         target = region(result, params["starts"], part.shape, params["steps"], dtype)
         if node.op.name == "update_slice":
             self.copied(part, target, dtype)
         else:
-            before = region(old, params["starts"], part.shape, params["steps"], dtype)
-            self.apply(_SUM, ("x", "y"), target, dtype, [(before, dtype), (part, dtype)])
+            self.apply(_SUM, ("x", "y"), target, dtype, [(target, dtype), (part, dtype)])
         return result
 
     def segment(self, node: Node, signature: Hashable) -> View:

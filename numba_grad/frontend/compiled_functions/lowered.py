@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -245,11 +245,33 @@ class Lowered:
 
     def _steps(self) -> list[Any]:
         segments = self._program.segments or ()
+        if not segments:
+            return _steps_of_operations(self._program)
         return [step for segment in segments for step in segment.steps if not step.control]
 
     def __repr__(self) -> str:
         kernels = "\n".join(f"  {kernel!r}" for kernel in self.kernels)
         return f"<lowered {self.name}: {self.peak_memory} bytes at the peak>\n{kernels}"
+
+
+class _OperationStep(NamedTuple):
+    """A step of a plan without segments, of a graph that is too much to fuse."""
+
+    source: str
+    nbytes: int = 0  # not counted
+    flops: int = 0
+    parts: tuple[()] = ()
+
+
+def _steps_of_operations(program: CompiledProgram) -> list[_OperationStep]:
+    """The steps of such a plan; of one that takes a kernel through an array, that kernel."""
+    plan, sources = program.plan, list(program.kernels)
+    functions = plan.relocations[plan.relocations[:, 1] == plan.functions]
+    taken = {int(word): int(byte) // 8 for word, _, byte in functions}
+    steps: list[tuple[int, int]] = plan.steps[:, :2].tolist()
+    return [
+        _OperationStep(sources[taken.get(word, kernel)]) for kernel, word in steps if kernel >= 0
+    ]
 
 
 def _name(source: str) -> str:
@@ -258,5 +280,6 @@ def _name(source: str) -> str:
         line.strip("# ").strip() for line in source.splitlines() if line.lstrip().startswith("#")
     ]
     if not comments:
-        return "kernel"
+        last = source.rstrip().rpartition("\n")[2].strip()
+        return last if last.startswith("y[0] = ") else "kernel"
     return comments[0] if len(comments) == 1 else f"{comments[0]} and {len(comments) - 1} more"
