@@ -34,7 +34,7 @@ def put_together(
 
     Parameters
     ----------
-    names : of the functions that have a form for vectors (`vector_functions.py`)
+    names : of the functions that `vector_functions.py` can write
     accesses : loads and stores of buffers, which do not overlap, and the number of the buffer
     """
     buffers: dict[ir.Instruction, object] = dict(accesses)
