@@ -75,6 +75,13 @@ def test_quotients_between_calls_end_no_block():
     assert len(re.findall(r"call .*<\d x double> @numba_grad", run(lines)[1])) == 2
 
 
+def test_calls_in_a_loop_that_is_left_as_it_is():
+    body = ["i = opaque(i)", "y[i] = exp(x[i]) + exp(x[i] / 2.0) * exp(x[0])"]
+    (x, y), text = run(["for i in range(0, 16):", *[f"    {line}" for line in body]])
+    np.testing.assert_allclose(y, np.exp(x) + np.exp(x / 2) * np.exp(x[0]), rtol=1e-15)
+    assert re.search(r"call .*<4 x double> @numba_grad", text)
+
+
 def test_what_waits_for_calls_comes_after_them():
     lines = [f"a{k} = exp(x[{k}])" for k in range(6)]
     lines += [f"b{k} = a{k} * a{(k + 1) % 6}" for k in range(6)]
