@@ -121,8 +121,8 @@ class Written(NamedTuple):
     is_loop_nest: bool = False
     # Whether straight-line code may be worth vectors: to look for them takes a tenth of the time.
     stores_neighbours: bool = True
-    # Whether its loops are vector code already (`vector_loops.py`): then only variables that are in
-    # memory, such as sums, are left to do.
+    # Whether its loops are vector code already (`vector_loops.py`), or it has none: then only
+    # variables that are in memory, such as sums, are left to do.
     is_plain: bool = False
     # Whether calls of rare cases have forms for vectors: where there are loops (`mathematics.py`).
     has_vector_forms: bool = False

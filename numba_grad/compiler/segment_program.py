@@ -77,7 +77,8 @@ def compile_segment(
     with unrolled(unrolling):
         steps = fuse(order, outputs, target.costs, writable, protected)
         builder.emit(steps)
-    if builder.longest > LINES_OF_KERNEL:
+    has_small_arrays = any(node.type.size > 1 for node in computing)
+    if has_small_arrays and builder.longest > LINES_OF_KERNEL:
         in_loops = _SegmentBuilder(target, outputs, places, has_own_memory)
         with unrolled(unrolling._replace(elements=1)):
             steps_in_loops = fuse(order, outputs, target.costs, writable, protected)
@@ -111,7 +112,7 @@ def _with_copies(
 
 
 COMPUTING = ("elementwise", "reduction")
-# Lines of a kernel without loops, at most: LLVM takes 0.3 to 1 ms for each. Where one is longer,
+# Lines of a kernel without loops, at most: to compile each takes 0.15 ms. Where one is longer,
 # small arrays are not written out, if that does not take more steps, which sums of few numbers
 # may: entering a kernel takes as long as twenty operations.
 LINES_OF_KERNEL = 320

@@ -63,11 +63,23 @@ def assert_same(lines, dtype="float64"):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", sorted(vector_functions.LONG))
+@pytest.mark.parametrize("name", [*sorted(vector_functions.LONG), "arctan2", "erf", "log2"])
 def test_calls_of_neighbours(name, dtype):
-    more = ", x[15]" if name == "power" else ""
+    more = ", x[15]" if name in ("power", "arctan2") else ""
     text = assert_same([f"y[{k}] = {name}(x[{k}]{more})" for k in range(11)], dtype)
     assert re.search(r"call .*<\d x (float|double)> @numba_grad", text)
+
+
+def test_quotients_between_calls_end_no_block():
+    lines = [f"y[{k}] = exp(x[{k}] / x[{k + 1}])" for k in range(8)]
+    assert len(re.findall(r"call .*<\d x double> @numba_grad", run(lines)[1])) == 2
+
+
+def test_calls_in_a_loop_that_is_left_as_it_is():
+    body = ["i = opaque(i)", "y[i] = exp(x[i]) + exp(x[i] / 2.0) * exp(x[0])"]
+    (x, y), text = run(["for i in range(0, 16):", *[f"    {line}" for line in body]])
+    np.testing.assert_allclose(y, np.exp(x) + np.exp(x / 2) * np.exp(x[0]), rtol=1e-15)
+    assert re.search(r"call .*<4 x double> @numba_grad", text)
 
 
 def test_what_waits_for_calls_comes_after_them():

@@ -34,7 +34,7 @@ def put_together(
 
     Parameters
     ----------
-    names : of the functions that have a form for vectors (`vector_functions.py`)
+    names : of the functions that `vector_functions.py` can write
     accesses : loads and stores of buffers, which do not overlap, and the number of the buffer
     """
     buffers: dict[ir.Instruction, object] = dict(accesses)
@@ -161,7 +161,7 @@ def _access(instruction: ir.Instruction) -> str:
     if kind == "load":
         return "" if "invariant.load" in instruction.metadata else "load"
     if kind == "call":
-        name = instruction.callee.name
+        name = getattr(instruction.callee, "name", "")  # assembly, as in `opaque`, has none
         is_pure = name.startswith(("llvm.", "numba_grad.")) and not name.startswith("llvm.mem")
         return "" if is_pure else "store"
     return "store" if kind.startswith(("load", "store", "atomicrmw", "cmpxchg", "fence")) else ""

@@ -142,8 +142,9 @@ def module_by(write: _Write, name: str) -> code_generation.Written:
 
 
 def is_plain(source: str, entry_name: str) -> bool:
-    """Whether all loops of a kernel are written as vector code here, as far as its text says."""
-    return sources.read(source, entry_name).plain_element is not None
+    """Whether all loops of a kernel are written as vector code here, as far as its text says, or it
+    has none."""
+    return sources.read(source, entry_name).is_plain
 
 
 forget_sources = sources.forget_sources
@@ -195,7 +196,7 @@ def _module_of(
         if not is_quick and not is_plain:
             intrinsics.add_alias_metadata(module)
         is_joined = False
-        if not is_quick and not is_plain and not has_vector_forms:
+        if not is_quick and not has_vector_forms:
             is_joined = mathematics.join_calls(module)
         return code_generation.Written(
             code_generation.module_of(str(module), name),

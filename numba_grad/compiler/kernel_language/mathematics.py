@@ -30,7 +30,7 @@ from numba_grad.compiler.elementary.registry import (
     ElementaryFunction,
 )
 from numba_grad.compiler.elementary.scalar import BOOL, FLOAT32, FLOAT64
-from numba_grad.compiler.kernel_language import calls_together, vector_functions
+from numba_grad.compiler.kernel_language import calls_together
 from numba_grad.compiler.kernel_language.intrinsics import accesses
 from numba_grad.compiler.kernel_language.registry import intrinsic, means
 from numba_grad.compiler.kernel_language.scalars import complex_parts, contracted, make_complex
@@ -154,9 +154,9 @@ def _call(
     called = _add_to_module(builder.module, _formula(function, numba_type))
     call = builder.call(called, values)
     called.calls.append(call)
-    if family == FLOATING and function.name in vector_functions.LONG:
-        called.name_of_form = function.name
     is_long = called.text.count("\n") > _LONGEST_INLINED
+    if family == FLOATING and is_long and _is_one_formula(_formula(function, numba_type)):
+        called.name_of_form = function.name
     if builder.module.numba_grad_writes_vectors and is_long:
         call.attributes.add("noinline")  # of single elements: what is left of rows, rims
     return call
@@ -166,9 +166,15 @@ _LONGEST_INLINED = 8  # lines of functions where loops are vectors already: of a
 _MOST_INLINED = 2
 
 
+def _is_one_formula(written: WrittenFunction) -> bool:
+    """Whether it has neither branches nor calls of functions, so that vectors can go through it."""
+    result, arguments = written.signature
+    return not written.definitions and " br i1 " not in written.text and result == arguments[0]
+
+
 def join_calls(module: ir.Module) -> bool:
-    """Make vectors of the calls of a module without loops, where they have such a form, and say
-    whether that leaves little to make vectors of.
+    """Make vectors of the calls in straight-line code, where they have such a form, and say whether
+    that leaves little to make vectors of.
 
     Others stay calls if they are more than a few of one function, and it has branches, as nobody
     puts these side by side. Inlined, each takes LLVM 5 ms.
@@ -256,10 +262,19 @@ def _multiply_complex(typing_context, a, b):
 
 
 @means(operator.truediv)
-def _divide_complex(typing_context, a, b):
-    """Numba's own raises where the divisor is 0: the kernel would end without its results."""
-    if a != b or not isinstance(a, types.Complex):
+def _divide(typing_context, a, b):
+    """Numba's own asks whether the divisor is 0: for complex numbers it raises then, and the kernel
+    would end without its results; for others it branches, to do nothing. A block that ends at each
+    quotient has no calls side by side, and nothing that LLVM could put together."""
+    if a != b or not isinstance(a, types.Complex | types.Float):
         return None
+
+    if isinstance(a, types.Float):
+
+        def quotient(context, builder, signature, values):
+            return builder.fdiv(*values)
+
+        return a(a, b), quotient
 
     def generate(context, builder, signature, values):
         return _call(FUNCTIONS["divide"], a, builder, values)

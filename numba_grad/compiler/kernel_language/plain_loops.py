@@ -23,9 +23,7 @@ _PLAIN_NAMES = frozenset(
     )
 )
 # Functions that loops may call (`vector_functions.py`).
-_INSTRUCTIONS = frozenset(["absolute", "sqrt"])  # those of them that are inlined
-_FUNCTIONS = _INSTRUCTIONS | vector_functions.LONG
-_MOST_CALLS = 2  # of others, in straight-line code
+_FUNCTIONS = vector_functions.LONG | {"absolute", "sqrt"}
 _OTHER_KINDS = frozenset(
     [ast.While, ast.Break, ast.Continue, ast.IfExp, ast.BoolOp, ast.Attribute, ast.AugAssign]
 )
@@ -78,9 +76,6 @@ def plain_element(
     dtype = found.pop()
     if functions and dtype in _INTEGERS:
         return None
-    # Of several calls side by side LLVM makes vectors.
-    if _calls_outside_of_loops(definition, functions - _INSTRUCTIONS) > _MOST_CALLS:
-        return None
     for node in loops:
         loop = PlainLoop(node)
         if not loop.is_plain(moves_only=dtype in _INTEGERS):
@@ -88,22 +83,6 @@ def plain_element(
         if not loop.assigned.isdisjoint(in_memory):
             return None
     return (_FLOATS | _INTEGERS).get(dtype)
-
-
-def _calls_outside_of_loops(definition: ast.FunctionDef, functions: Collection[str]) -> int:
-    """How many calls straight-line code has, which stay calls."""
-    inside = {
-        statement
-        for node in every_statement(definition)
-        if isinstance(node, ast.For) and is_innermost(node)
-        for statement in node.body
-    }
-    return sum(
-        name in functions
-        for statement in every_statement(definition)
-        if isinstance(statement, ast.Assign) and statement not in inside
-        for name in _names(statement.value)
-    )
 
 
 def is_innermost(node: ast.For) -> bool:

@@ -36,6 +36,12 @@ class Source:
         every = [self.uses, *map(VariableUses, self.parts.values())]
         return any(kind in uses.kinds for uses in every for kind in (ast.For, ast.While))
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it needs no pass of LLVM's but that variables go into registers: where there are
+        no loops, and no vectors to look for, our values are each computed once already."""
+        return not self.parts and (not self.has_loops or self.plain_element is not None)
+
     @functools.cached_property
     def plain_element(self) -> types.Float | types.Integer | None:
         """What is in all buffers, if all loops are vector code as written, see `plain_loops`."""
