@@ -174,3 +174,10 @@ def test_stencils_of_two_axes(name):
     for own, other in zip(way[1], plain[1], strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-11, atol=1e-12)
     assert len(ng.jit(SQUARES[name]).lower(U, STENCIL).kernels) == 1
+
+
+def test_a_slice_of_images_times_a_matrix_is_one_product():
+    x, w = random.normal(size=(3, 6, 7, 4)), random.normal(size=(4, 5))
+    f = ng.jit(lambda x, w: x[:, 1:4, 2:] @ w)
+    np.testing.assert_allclose(f(x, w), x[:, 1:4, 2:] @ w, rtol=1e-13)
+    assert "matmul(%3, %1)  float64[45, 5]" in str(f.lower(x, w).graph)
