@@ -75,8 +75,8 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     is_small = len(x.shape) > 2 and math.prod(x.shape[-2:]) <= _SMALL_MATRIX
     if is_small and len(y.shape) == 2 and x.op.name == "slice":
         # Copied, it is one product: in memory as it is, each matrix has a call of its own.
-        rows = reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
-        return wrap(reshape(OPS["matmul"](rows, y), (*x.shape[:-1], y.shape[-1])))
+        rows = reshape(x, (math.prod(x.shape[:-1]), y.shape[0]))
+        return wrap(reshape(OPS["matmul"](rows, y), (*x.shape[:-1], y.shape[1])))
     left = reshape(x, (1, *x.shape)) if len(x.shape) == 1 else x
     right = reshape(y, (*y.shape, 1)) if len(y.shape) == 1 else y
     result = record(OPS["matmul"], (left, right))
