@@ -76,3 +76,42 @@ def test_an_addition_to_most_of_an_array_is_stored_rather_than_added_up_by_each_
 
     # It was 2.4.
     assert operations(added) < 1.3 * operations(assigned)
+
+
+def windows_of(x, shape):
+    return np.lib.stride_tricks.sliding_window_view(x, shape)
+
+
+def stack_of(x, shape):
+    rows, columns = (n - k + 1 for n, k in zip(x.shape, shape, strict=True))
+    return np.stack([x[i : i + rows, j : j + columns] for i, j in np.ndindex(shape)])
+
+
+def by_slices(x, w):
+    rows, columns = (n - k + 1 for n, k in zip(x.shape, w.shape, strict=True))
+    return sum(w[i, j] * x[i : i + rows, j : j + columns] for i, j in np.ndindex(w.shape))
+
+
+STENCILS = [
+    lambda x, w: np.sum(windows_of(x, w.shape) * w, axis=(2, 3)),
+    lambda x, w: np.einsum("ijkl,kl->ij", windows_of(x, w.shape), w),
+    lambda x, w: np.tensordot(windows_of(x, w.shape), w, 2),
+    lambda x, w: np.sum(stack_of(x, w.shape) * w.reshape(-1, 1, 1), axis=0),
+    lambda x, w: np.tensordot(w.ravel(), stack_of(x, w.shape), 1),
+]
+
+
+@pytest.mark.usefixtures("not_compiled")
+@pytest.mark.parametrize("shape", [(2, 2), pytest.param((4, 4), marks=pytest.mark.thorough)])
+def test_stencils_store_no_windows(shape):
+    """Nor products of a cotangent with all weights."""
+    x, w = np.ones((64, 64)), np.ones(shape)
+
+    def moved(stencil):
+        def loss(x, w):
+            return np.sum(np.tanh(stencil(x, w)) ** 2)
+
+        kernels = ng.jit(ng.value_and_grad(loss, argnums=(0, 1))).lower(x, w).kernels
+        return sum(kernel.nbytes for kernel in kernels)
+
+    assert max(map(moved, STENCILS)) <= 1.1 * moved(by_slices)

@@ -10,8 +10,8 @@ random = np.random.default_rng(0)
 X = random.normal(size=100)
 
 
-def windows(x):
-    return np.lib.stride_tricks.sliding_window_view(x, 3)
+def windows(x, shape=3):
+    return np.lib.stride_tricks.sliding_window_view(x, shape)
 
 
 # A function of x and of weights, and the same in other words.
@@ -146,11 +146,18 @@ def by_slices(u, w):
     return sum(w[i, j] * u[i : i + 38, j : j + 48] for i, j in places)
 
 
+def stacked(u, axis=0):
+    return np.stack([u[i : i + 38, j : j + 48] for i, j in np.ndindex(3, 3)], axis=axis)
+
+
 SQUARES = {
-    "sum": lambda u, w: (np.lib.stride_tricks.sliding_window_view(u, (3, 3)) * w).sum((-1, -2)),
-    "einsum": lambda u, w: np.einsum(
-        "ijkl,kl->ij", np.lib.stride_tricks.sliding_window_view(u, (3, 3)), w
-    ),
+    "sum": lambda u, w: (windows(u, (3, 3)) * w).sum((-1, -2)),
+    "einsum": lambda u, w: np.einsum("ijkl,kl->ij", windows(u, (3, 3)), w),
+    "tensordot": lambda u, w: np.tensordot(windows(u, (3, 3)), w, 2),
+    "stack": lambda u, w: np.sum(stacked(u) * w.reshape(9, 1, 1), axis=0),
+    "stack in einsum": lambda u, w: np.einsum("k,kij->ij", w.ravel(), stacked(u)),
+    "stack in tensordot": lambda u, w: np.tensordot(w.ravel(), stacked(u), 1),
+    "stack before a vector": lambda u, w: stacked(u, axis=-1) @ w.ravel(),
     "convolve": lambda u, w: ng.signal.convolve(u, w[::-1, ::-1], "valid"),
 }
 
@@ -167,3 +174,10 @@ def test_stencils_of_two_axes(name):
     for own, other in zip(way[1], plain[1], strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-11, atol=1e-12)
     assert len(ng.jit(SQUARES[name]).lower(U, STENCIL).kernels) == 1
+
+
+def test_a_slice_of_images_times_a_matrix_is_one_product():
+    x, w = random.normal(size=(3, 6, 7, 4)), random.normal(size=(4, 5))
+    f = ng.jit(lambda x, w: x[:, 1:4, 2:] @ w)
+    np.testing.assert_allclose(f(x, w), x[:, 1:4, 2:] @ w, rtol=1e-13)
+    assert "matmul(%3, %1)  float64[45, 5]" in str(f.lower(x, w).graph)

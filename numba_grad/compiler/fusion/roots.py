@@ -367,8 +367,10 @@ class Roots:
             is_computed |= node.op.name == "add_slice" and not is_small_assignment(node)
             if node not in self.nodes and is_computed and self.loops[node] and cost[node] >= 4:
                 counts_of_node = Counts(count, windows.weights.of(windows.places[node]))
-                if max(counts_of_node) > 1.3 and self.is_worth_storing(
-                    node, cost[node], counts_of_node, source_size[node]
+                if (
+                    max(counts_of_node) > 1.3
+                    and self.is_worth_storing(node, cost[node], counts_of_node, source_size[node])
+                    and not self.is_spread(node, cost)
                 ):
                     self.nodes.add(node)
                     counts[node] = counts_of_node
@@ -380,6 +382,17 @@ class Roots:
         if counts:
             self.inline_costs(counts)
         return evaluations
+
+    def is_spread(self, node: Node, cost: Mapping[Node, float]) -> bool:
+        """Whether next to all that it costs is that of a smaller value at each of its elements,
+        which is stored instead: a cotangent, of its products with all weights of a stencil."""
+        for x in node.inputs:
+            while x.op.name in ("broadcast_to", "reshape") and not self.is_stored(x):
+                (x,) = x.inputs
+            is_smaller = bool(self.loops[x]) and 2 * x.type.size <= node.type.size
+            if is_smaller and cost[x] >= 4 and cost[node] - cost[x] <= 2:
+                return True
+        return False
 
     def is_worth_storing(self, node: Node, cost: float, counts: Counts, source_size: int) -> bool:
         costs = self.costs

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from numba_grad.autograd.views import view_of
+from numba_grad.compiler.partition.roles import REARRANGEMENTS
 from numba_grad.dtypes import BOOL, INT64
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.functions.reductions import sum as sum_of
@@ -41,6 +42,9 @@ __all__ = [
     "vecmat",
 ]
 
+FEW = 16  # elements that are written out
+_SMALL_MATRIX = 1 << 10  # elements, of which a copy takes no longer than a call
+
 
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     """The matrix product of the last two axes; the axes before them broadcast.
@@ -65,6 +69,14 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
         )
     if len(x.shape) == len(y.shape) == 1:
         return wrap(sum_of_products(x, y, 0))
+    is_row, is_column = len(x.shape) == 1 and len(y.shape) == 2, len(y.shape) == 1
+    if (is_column and is_stencil(x, y)) or (is_row and is_stencil(y, x)):
+        return tensordot(x, y, 1)
+    is_small = len(x.shape) > 2 and math.prod(x.shape[-2:]) <= _SMALL_MATRIX
+    if is_small and len(y.shape) == 2 and x.op.name == "slice":
+        # Copied, it is one product: in memory as it is, each matrix has a call of its own.
+        rows = reshape(x, (math.prod(x.shape[:-1]), y.shape[0]))
+        return wrap(reshape(OPS["matmul"](rows, y), (*x.shape[:-1], y.shape[1])))
     left = reshape(x, (1, *x.shape)) if len(x.shape) == 1 else x
     right = reshape(y, (*y.shape, 1)) if len(y.shape) == 1 else y
     result = record(OPS["matmul"], (left, right))
@@ -201,6 +213,10 @@ def tensordot(
     y_free = [k for k in range(len(y.shape)) if k not in y_axes]
     shape = tuple([x.shape[k] for k in x_free] + [y.shape[k] for k in y_free])
     shared = math.prod([x.shape[k] for k in x_axes])
+    if is_stencil(x, y) and not y_free:
+        return wrap(stencil(in_order(x, (*x_free, *x_axes)), in_order(y, tuple(y_axes))))
+    if is_stencil(y, x) and not x_free:
+        return wrap(stencil(in_order(y, (*y_free, *y_axes)), in_order(x, tuple(x_axes))))
     left = reshape(
         in_order(x, (*x_free, *x_axes)), (math.prod([x.shape[k] for k in x_free]), shared)
     )
@@ -211,6 +227,28 @@ def tensordot(
         flat = (reshape(left, (shared,)), reshape(right, (shared,)))
         return wrap(sum_of_products(*flat, 0))
     return wrap(reshape(OPS["matmul"](left, right), shape))
+
+
+def is_stencil(x: Node, weights: Node) -> bool:
+    """Whether the product with all of these few weights had better be sums in a loop, as `x` is a
+    stack of arrays, or of slices of one, which then is never stored."""
+    if weights.type.size > 2 * FEW or x.dtype != weights.dtype or x.dtype.char not in "fdFD":
+        return False
+    while x.op.name in REARRANGEMENTS:
+        x = x.inputs[0]
+    if x.op.name != "concatenate" or x.value is not None:
+        return False
+    count = len(x.inputs)
+    is_stack = x.shape[x.params["axis"]] == count <= FEW
+    return is_stack and weights.type.size % count == 0  # along what is summed, most likely
+
+
+def stencil(x: Node, weights: Node) -> Node:
+    """The products with `weights` of the last axes of `x`, summed."""
+    rank, count = len(x.shape), len(weights.shape)
+    spread = reshape(weights, (*[1] * (rank - count), *weights.shape))
+    axes = tuple(range(rank - count, rank))
+    return record(OPS["sum"], (record(OPS["multiply"], (x, spread)),), axes_params(axes))
 
 
 def _paired_axes(

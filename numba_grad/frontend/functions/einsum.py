@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 from numba_grad.dtypes import BOOL
 from numba_grad.errors import ShapeError, explain
 from numba_grad.fresh_thread import imported
-from numba_grad.frontend.functions.contractions import diagonal_last, in_order, sum_of_products
+from numba_grad.frontend.functions.contractions import (
+    FEW,
+    diagonal_last,
+    in_order,
+    is_stencil,
+    sum_of_products,
+)
 from numba_grad.frontend.functions.shapes import moved_axes
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_arrays, as_optional_dtype, wrap
 from numba_grad.graph.node import OPS, Node
@@ -25,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["einsum", "einsum_path"]
 
-FEW = 16  # elements that are written out
 Term = tuple[Node, str]  # a factor, and a label for each of its axes
 Path = tuple[tuple[int, ...], ...]  # which of the factors to combine, step by step
 
@@ -259,6 +264,8 @@ def _contracted(first: Term, second: Term, needed: set[str]) -> Term:
     y, y_term = _without_unneeded(*second, needed.union(first[1]))
     x, x_term = _without_stretched(x, x_term, y, y_term)
     y, y_term = _without_stretched(y, y_term, x, x_term)
+    if set(x_term) <= set(y_term) and is_stencil(y, x):
+        x, x_term, y, y_term = y, y_term, x, x_term
     summed = [c for c in x_term if c in y_term and c not in needed]
     stacked = [c for c in x_term if c in y_term and c in needed]
     x_free = [c for c in x_term if c not in y_term]
@@ -280,7 +287,8 @@ def _contracted(first: Term, second: Term, needed: set[str]) -> Term:
     if not x_free and not y_free:
         flat = (*stack, extent(summed))
         return sum_of_products(reshape(x, flat), reshape(y, flat), len(stack)), labels
-    if len(summed) > 1 and not y_free and extent(summed) <= FEW and x.dtype.kind in "fc":
+    is_windows = len(summed) > 1 and extent(summed) <= FEW and x.dtype.kind in "fc"
+    if not y_free and (is_windows or (not stack and is_stencil(x, y))):
         # A stencil on windows of several axes, which as one axis would be too long to be unrolled.
         weights = reshape(y, (*stack, *[1 for _ in x_free], *[sizes[c] for c in summed]))
         axes = tuple(range(len(x.shape) - len(summed), len(x.shape)))

@@ -1,5 +1,7 @@
 """Functions of NumPy that take elements by index."""
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
     from numba_grad.frontend.tensors.tensor import Tensor
 
 __all__ = ["nonzero", "take", "take_along_axis"]
+
+# In a window: so many parts of an array are written out in one place. Of an array with other axes,
+# channels, more are copied into a matrix, by a kernel that LLVM takes seconds for.
+_FEW_PLACES = 32
+_FEW_PLACES_OF_ROWS = 16
 
 
 def index_of_nodes(index: Any) -> Any:
@@ -116,19 +123,45 @@ def sliding_window_view(
         problem = "a window for each axis" if len(axes) != len(windows) else "writeable=False"
         raise ValueError(explain("sliding_window_view", f"takes {problem}", got=got))
     rank = len(node.shape)
-    for window, which in zip(windows, axes, strict=True):
-        number = normalize_axis("sliding_window_view", which, rank)
-        size = node.shape[number]
-        if not 0 <= window <= size:
+    numbers = [normalize_axis("sliding_window_view", axis, rank) for axis in axes]
+    for window, number in zip(windows, numbers, strict=True):
+        if not 0 <= window <= node.shape[number]:
             got = {"x": node.type, "window": window, "axis": number}
             problem = "window shape cannot be larger than input array shape, nor negative"
             raise ValueError(explain("sliding_window_view", problem, got=got))
+    most = _FEW_PLACES if len(numbers) == rank else _FEW_PLACES_OF_ROWS
+    if len(set(numbers)) == len(numbers) > 1 and 0 < math.prod(windows) <= most:
+        return wrap(_windows(node, windows, numbers))
+    for window, number in zip(windows, numbers, strict=True):
+        size = node.shape[number]
         places = np.arange(size - window + 1)[:, None] + np.arange(window)
         node = take_index(node, ((slice(None),) * number) + (places,), mask_value)
         last = len(node.shape) - 1
         order = [k for k in range(last + 1) if k != number + 1]
         node = OPS["transpose"](node, axes=(*order, number + 1))
     return wrap(node)
+
+
+def _windows(x: Node, windows: Sequence[int], axes: Sequence[int]) -> Node:
+    """Of several axes: for each place in a window a slice, put together along the windows' axes
+    first. Windows of the rows of windows, each element would look for its part twice."""
+    rank, count = len(x.shape), len(windows)
+    sizes = list(x.shape)
+    for window, axis in zip(windows, axes, strict=True):
+        sizes[axis] -= window - 1
+
+    def joined(place: tuple[int, ...]) -> Node:
+        number = len(place)
+        if number < count:
+            parts = [joined((*place, k)) for k in range(windows[number])]
+            return OPS["concatenate"](*parts, axis=number)
+        starts = [0] * rank
+        for start, axis in zip(place, axes, strict=True):
+            starts[axis] = start
+        part = OPS["slice"](x, starts=tuple(starts), sizes=tuple(sizes), steps=(1,) * rank)
+        return reshape(part, (*[1] * count, *sizes))
+
+    return OPS["transpose"](joined(()), axes=(*range(count, count + rank), *range(count)))
 
 
 def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> "Tensor":
