@@ -43,6 +43,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Word,
 )
 from numba_grad.compiler.loop_nests.loop_cuts import (
+    LONG_BODY,
     MOST_SCALAR,
     Interval,
     Known,
@@ -214,7 +215,8 @@ class _Lowering:
             inside: Known = {name: [bounds] for name, bounds in interior.items()}
             variants.append(self.variant(interior, conditions, known | inside))
             known = known | around(interior, extents, conditions)
-        variants.append(self.variant({}, conditions, known))
+        is_long = any(len(x.body.lets) > LONG_BODY for v in variants for x in v.pieces)
+        variants.append(self.variant({}, conditions, known, is_cut=not is_long))
         return LoopNest(
             axes,
             values.words,
@@ -239,7 +241,10 @@ class _Lowering:
         interior: Ranges,
         conditions: list[Interval],
         known: Known,
+        *,
+        is_cut: bool = True,
     ) -> Variant:
+        """For these rows. `is_cut`: the innermost loop, where conditions on its variable change."""
         values, order = self.values, self.values.order
         values.start_variant()
         written: list[Piece] = []
@@ -249,7 +254,7 @@ class _Lowering:
             written.append(Piece("0", "1", values.body))
         else:
             innermost = order[-1]
-            bounds = cuts(innermost, values.extents[innermost], conditions)
+            bounds = cuts(innermost, values.extents[innermost], conditions if is_cut else [])
             parts = []
             for start, stop, assumed in pieces(bounds, known[innermost][0]):
                 values.start_piece(known | {innermost: [assumed]})
