@@ -93,8 +93,9 @@ class Surroundings:
         # What its own variables hold is theirs to change, also where functions close over it.
         kept = [held[x] for x in own if isinstance(held[x], Tensor) or is_container(held[x])]
         self._seen = {id(cells[name]) for name in own} | {id(x) for x in kept}
-        for name in cells.keys() - {*own}:
-            self._look_at_variable(name, cells[name])
+        for name, cell in cells.items():
+            if name not in own:
+                self._look_at_variable(name, cell)
         for part in parts:
             self._look_at_globals(part, is_called=False)
         self._look_at_functions()
@@ -150,7 +151,7 @@ class Surroundings:
     def _look_at_globals(self, function: types.FunctionType, *, is_called: bool) -> None:
         names, variables = _names_in(function.__code__), function.__globals__
         self._names.update(names)
-        for name in names:
+        for name in sorted(names):
             if name in variables:
                 held = variables[name]
                 if is_called and not isinstance(held, (*_DEFINED, types.ModuleType)):
@@ -320,9 +321,15 @@ def _position_of(iterator: Any, depth: int = 0) -> object:
 
 
 def _attributes_of(thing: Any) -> dict[str, Any]:
-    """What an object or a class holds."""
+    """What an object or a class holds, but for what it remembers as a `cached_property`."""
     if isinstance(thing, type):
         return {k: v for k, v in vars(thing).items() if k[:2] != "__"}
     names = [x for cls in type(thing).__mro__ for x in getattr(cls, "__slots__", ())]
     in_slots = {x: getattr(thing, x) for x in names if x[:2] != "__" and hasattr(thing, x)}
-    return in_slots | getattr(thing, "__dict__", {})
+    found = in_slots | getattr(thing, "__dict__", {})
+    of_class = type(thing)
+    return {
+        k: v
+        for k, v in found.items()
+        if not isinstance(getattr(of_class, k, None), functools.cached_property)
+    }
