@@ -183,7 +183,7 @@ PROGRAMS = [
     (differences, 40),
     (delay_line, 30),
     (rolls_of_rolls, 30),
-    (elements_of_pieces, 30),
+    (elements_of_pieces, 60),
     (kept_states, 30),
     (sines, 60),
 ]
