@@ -109,7 +109,8 @@ def jit(
 
     What `f` does to its arguments in place (`u[1:-1] = ...`, `u += v`, `np.add(u, v, out=u)`) is
     done to what the caller gave, arrays and tensors, as without `jit`. These arguments must have no
-    elements in common with others. Such calls cost 30 us.
+    elements in common with others. Such calls cost 30 us. An array without axes counts as a number,
+    which stays as it is.
 
     What `f` closes over is as it is at the call. Tensors and arrays are read at each call, also
     where they were changed in place. Other things have `f` traced again if they have changed:

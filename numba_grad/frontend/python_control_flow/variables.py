@@ -96,21 +96,19 @@ class AssignedVariables:
 
     def restore(self) -> None:
         """Put the values of before in place: handles of their own for what may change in place."""
-        for name in self.names:
-            held = self._before[name]
-            if held is UNASSIGNED:
-                self.forget(name)
-            else:
-                self.put(name, _renewed(held) if name in self.site.changed else held)
+        self._put_before(_renewed)
 
     def put_back(self) -> None:
-        """Have the variables hold what they did before the parts were traced."""
+        """Have the variables hold what they did before the parts were traced, itself."""
+        self._put_before(lambda held: held)
+
+    def _put_before(self, of_changed: Callable[[Any], Any]) -> None:
         for name in self.names:
             held = self._before[name]
             if held is UNASSIGNED:
                 self.forget(name)
             else:
-                self.put(name, held)
+                self.put(name, of_changed(held) if name in self.site.changed else held)
 
     def undo(self) -> None:
         """Have containers hold what they did before the parts were traced.
