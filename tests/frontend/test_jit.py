@@ -366,3 +366,13 @@ def test_arguments_that_cannot_be_changed_in_place():
     frozen.flags.writeable = False
     with pytest.raises(ValueError, match="read-only"):
         jitted(x, frozen, 2.0)
+
+
+@pytest.mark.parametrize("x", [2.0, np.float64(2.0), np.array(2.0)])
+def test_numbers_stay_as_they_are(x):
+    def f(x):
+        x += 1.0
+        return 2.0 * x
+
+    assert ng.jit(f)(x) == 6.0
+    assert x == 2.0
