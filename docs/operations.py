@@ -65,6 +65,8 @@ def operations() -> list[Op]:
     """All of them but leaves, which hold what users pass."""
     for module in pkgutil.iter_modules(numba_grad.ops.__path__):
         importlib.import_module(f"numba_grad.ops.{module.name}")
+    for name in OPS.seldom:
+        OPS[name]
     return [op for op in OPS.values() if op.family != "leaf"]
 
 

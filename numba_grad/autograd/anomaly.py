@@ -8,9 +8,8 @@ import contextlib
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -39,8 +38,7 @@ class _OfThread(threading.local):
 _of_thread = carried(_OfThread())
 
 
-@dataclass(slots=True)
-class RecordedAt:
+class RecordedAt(NamedTuple):
     """Where an operation was recorded."""
 
     frames: traceback.StackSummary

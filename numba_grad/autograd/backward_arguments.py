@@ -20,7 +20,7 @@ def as_sequence(values: Any) -> tuple[Any, ...]:
     return tuple(values.values()) if type(values) is dict else tuple(values)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class SeededRoots:
     """Where a pass starts. With a batch, `seeds` are arguments that `batched` has the values of."""
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from numba_grad.compiler.target import Target
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class CompiledProgram:
     """A plan, and how it came about; nothing is known of that where the plan was on disk."""
 

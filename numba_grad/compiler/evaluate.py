@@ -228,7 +228,7 @@ def _results(device: str, graph: FlatGraph, values: Sequence[Any]) -> list[Any]:
         return runner(_program_for(device, graph, is_long=True), device)(*values)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Known:
     """A program, by the structure of its graph: a training loop records the same one each time."""
 

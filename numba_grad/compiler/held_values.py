@@ -24,8 +24,8 @@ import math
 import threading
 import weakref
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,8 +68,7 @@ class _Looks(threading.local):
 _looks = carried(_Looks())
 
 
-@dataclass(slots=True)
-class Past:
+class Past(NamedTuple):
     """What some nodes are computed from, down to what has values, with both."""
 
     nodes: dict[Node, None]

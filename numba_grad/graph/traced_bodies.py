@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba_grad.errors import TracingError, explain
 from numba_grad.fresh_thread import carried
@@ -106,8 +106,7 @@ def _place() -> Place | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Leak:
+class _Leak(NamedTuple):
     """A node of a body whose trace is over, as long as somebody has its tensor."""
 
     node: weakref.ref[Node]

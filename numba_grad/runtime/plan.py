@@ -106,8 +106,7 @@ class HasAddress(Protocol):
     def address(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorSite:
+class ErrorSite(NamedTuple):
     """What to say when a kernel records an error under this site's number.
 
     `kind` is "index" (recorded: index, size), "memory" (recorded: the points of a transform that

@@ -8,11 +8,6 @@ from typing import Any, NamedTuple
 
 from numba_grad.transforms.call import CallTarget
 
-# Of a loop in a compiled function; fewer are better written out.
-FEWEST_STEPS = 12
-# Elements of a value inside of a step, where steps that were recorded one by one become a loop.
-LARGEST_VALUE = 256
-
 
 class Shape(NamedTuple):
     """How many of a body's arguments and outputs are what."""

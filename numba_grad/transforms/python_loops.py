@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import SERIALS_A_NODE, Node
-from numba_grad.transforms.loop_params import FEWEST_STEPS
+from numba_grad.transforms.loop_sizes import FEWEST_STEPS
 
 if TYPE_CHECKING:
     from numba_grad.transforms.call import CallTarget

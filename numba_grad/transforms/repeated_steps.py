@@ -23,7 +23,7 @@ from numba_grad.transforms.assigned_rows import (
     row_part,
     rows_read_again,
 )
-from numba_grad.transforms.loop_params import LARGEST_VALUE
+from numba_grad.transforms.loop_sizes import LARGEST_VALUE
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls

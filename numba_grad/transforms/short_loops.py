@@ -10,7 +10,8 @@ from numba_grad.graph.node import OPS, Node, recording
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.call import CallTarget
-from numba_grad.transforms.loop_params import FEWEST_STEPS, LoopParams
+from numba_grad.transforms.loop_params import LoopParams
+from numba_grad.transforms.loop_sizes import FEWEST_STEPS
 
 # Operations of all steps together: more take too long to compile.
 _MOST_NODES = 200

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from numba_grad.compiler.building import build, cache
+from numba_grad.compiler.building import build, cache, processor
 from numba_grad.config import configure
 
 KEY, OTHER_KEY = "ab" * 32, "cd" * 32
@@ -217,6 +217,34 @@ def test_a_warm_process_compiles_nothing_and_does_not_import_numba(directory):
     assert output_of(start_process(directory)) == ["0", "3", "False"]
 
 
+@pytest.mark.skipif(processor.running_system() is None, reason="the system has no name")
+def test_llvm_is_asked_once_about_the_processor(directory, monkeypatch):
+    asked = []
+    ask = cache._ask_llvm
+    monkeypatch.setattr(cache, "_ask_llvm", lambda: asked.append(1) or ask())
+    found = cache.processors_environment()
+    assert cache.processors_environment() == found
+    assert len(asked) == 1
+    [note] = directory.iterdir()
+    note.write_bytes(note.read_bytes()[:-1])  # damaged
+    assert cache.processors_environment() == found
+    assert len(asked) == 2
+    monkeypatch.setattr(processor, "running_system", lambda: "another one")
+    assert cache.processors_environment() == found
+    assert len(asked) == 3
+    monkeypatch.setattr(processor, "running_system", lambda: None)
+    assert cache.processors_environment() == found
+    assert len(asked) == 4
+
+
+def test_a_running_system_has_one_name():
+    code = (
+        "from numba_grad.compiler.building import processor as p; print(repr(p.running_system()))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert run.stdout.strip() == repr(processor.running_system())
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("count", [12, pytest.param(64, marks=pytest.mark.thorough(rare=True))])
 def test_many_warm_processes_start_at_once(directory, count):
@@ -233,6 +261,7 @@ def test_processes_share_one_cold_directory(directory, count):
     processes = [start_process(directory) for _ in range(count)]
     for process in processes:
         output_of(process)
-    assert len(list(directory.glob("*.object"))) == 3
+    # With what LLVM says of the processor.
+    assert len(list(directory.glob("*.object"))) == 3 + (processor.running_system() is not None)
     assert not list(directory.glob("*.temporary"))
     assert output_of(start_process(directory)) == ["0", "3", "False"]

@@ -41,6 +41,12 @@ def members(path):
         return {name: archive.read(name) for name in archive.namelist()}
 
 
+def kernels():
+    """Those for this machine: LLVM's word on its processor is stored, too."""
+    own = cache.key_of("")[: cache._DIGITS_OF_ENVIRONMENT]
+    return {key for key in cache.stored_keys() if key.startswith(own)}
+
+
 def write(path, contents, **how):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():
@@ -68,7 +74,7 @@ def test_what_is_exported_is_imported(tmp_path, keys, archive):
         cache.write(keys[0], CODE + keys[0].encode())
         done = cache_archive.import_from(archive)
         assert (done.new, done.known, done.left_out) == (2, 1, "")
-        assert cache.stored_keys() == set(keys)
+        assert kernels() == set(keys)
         for key in keys:
             assert cache.read(key) == CODE + key.encode()
             if os.name == "posix":
@@ -140,7 +146,7 @@ def test_kernels_of_another_kind_of_machine_are_refused(archive, name, value, me
     with pytest.raises(ArchiveError, match="are for this machine and these versions") as caught:
         cache_archive.import_from(archive)
     assert message in str(caught.value)
-    assert not cache.stored_keys()
+    assert not kernels()
 
 
 KEY = "ab" * 32
@@ -217,7 +223,7 @@ def test_archives_that_do_harm_are_refused(tmp_path, directory, keys, archive, h
     with pytest.raises(ArchiveError, match=message) as caught:
         cache_archive.import_from(archive)
     assert "\33" not in str(caught.value)
-    assert not cache.stored_keys()
+    assert not kernels()
     assert {path for path in tmp_path.rglob("*") if path.parent != directory} == before
 
 

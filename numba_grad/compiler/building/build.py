@@ -64,7 +64,7 @@ class StoredKernel(NamedTuple):
     key: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class BuildStatistics:
     """What this process did so far."""
 

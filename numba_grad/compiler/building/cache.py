@@ -24,6 +24,7 @@ from typing import NamedTuple
 import llvmlite
 
 from numba_grad import forks
+from numba_grad.compiler.building import processor
 from numba_grad.config import config
 from numba_grad.fresh_thread import make_old, unbroken
 from numba_grad.locks import new_lock
@@ -50,7 +51,7 @@ _hits = 0
 _misses = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Measured:
     """The size of one directory when last measured, if ever, and what this process wrote since."""
 
@@ -107,9 +108,7 @@ def identity_of(environment: Environment) -> bytes:
 
 def processors_environment() -> Environment:
     """What code for this CPU depends on."""
-    # llvmlite's import and its lock are not what an interrupt may break off.
-    system, processor, features = unbroken("target", _target_description).split(" ", 2)
-    make_old()  # llvmlite
+    system, name, features = _target_description().split(" ", 2)
     compiler = Path(__file__).parents[1]
     # The language and the code generator by their text: a change during development counts as
     # much as a release.
@@ -120,7 +119,7 @@ def processors_environment() -> Environment:
     )
     return {
         "system": system,
-        "processor": processor,
+        "processor": name,
         "features": features,
         "llvmlite": llvmlite.__version__,
         "Numba": _numba_version(),
@@ -131,6 +130,30 @@ def processors_environment() -> Environment:
 
 
 def _target_description() -> str:
+    """What LLVM says of this machine. Once it was asked on a running system, its answer is on disk:
+    to import llvmlite is half of a first gradient whose kernels are there."""
+    system = processor.running_system()
+    if system is None:
+        return _description_by_llvm()
+    key = key_in(identity_of({"llvmlite": llvmlite.__version__, "system": system}), "target")
+    known = peek(key)
+    if known is not None:
+        return known.decode()
+    description = _description_by_llvm()
+    if is_usable():
+        with contextlib.suppress(OSError):
+            store(key, description.encode())
+    return description
+
+
+def _description_by_llvm() -> str:
+    # llvmlite's import and its lock are not what an interrupt may break off.
+    description = unbroken("target", _ask_llvm)
+    make_old()  # llvmlite
+    return description
+
+
+def _ask_llvm() -> str:
     from numba_grad.compiler import code_generation
 
     return code_generation.target_description()

@@ -507,7 +507,7 @@ def _rewritten(f: Callable[..., Any]) -> Callable[..., Any]:
     return imported("numba_grad.frontend.python_control_flow.rewriting").with_control_flow(f)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Arguments:
     """The arguments of one call, static ones apart."""
 

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,8 +42,7 @@ from numba_grad.transforms.repeated_views import without_repeated_views
 LONGEST_KEPT = 20_000  # operations of a graph that stays after it was compiled
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Compiled:
+class Compiled(NamedTuple):
     """The program of a specialization."""
 
     program: CompiledProgram
@@ -55,8 +54,7 @@ class Compiled:
     output_numbers: list[tuple[int | None, int | None]] | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Loaded:
+class Loaded(NamedTuple):
     """A program ready to run."""
 
     compiled: Compiled

@@ -42,7 +42,7 @@ from numba_grad.ops.control import custom
 from numba_grad.ops.families import cast, full, reshape, zeros_like
 from numba_grad.transforms.batch import batch, by_columns, by_rows
 from numba_grad.transforms.jvp import pushed_forward, tangents
-from numba_grad.transforms.loop_params import LARGEST_VALUE
+from numba_grad.transforms.loop_sizes import LARGEST_VALUE
 from numba_grad.transforms.python_loops import is_long, is_long_since, loop_in
 from numba_grad.transforms.repeated_views import without_repeated_views, without_repetitions
 from numba_grad.transforms.vjp import Cotangent, cotangents

@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,8 +55,7 @@ class _Met:
         return np.ndarray(self.shape, self.dtype, memory, self.offset, self.strides)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClosedOver:
+class ClosedOver(NamedTuple):
     """An array that a traced function closes over: what it was while tracing, and where it is."""
 
     node: Node
