@@ -6,6 +6,7 @@ would happen once, not in each step.
 """
 
 import contextlib
+import functools
 import linecache
 import sys
 import threading
@@ -150,10 +151,14 @@ def _look_out_for(nodes: dict[Node, Place | None], body: TracedBody) -> None:
             continue
         key = id(node)
         # At any time, in any thread: no locks here.
-        held = weakref.ref(tensor, lambda _, key=key: _leaks.pop(key, None))
+        held = weakref.ref(tensor, functools.partial(_forget, _leaks, key))
         _leaks[key] = _Leak(weakref.ref(node), held, body, place)
     if _leaks:
         observers.set_leak_observer(_check_inputs)
+
+
+def _forget(leaks: dict[int, _Leak], key: int, _: weakref.ref[Any]) -> None:
+    leaks.pop(key, None)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """Graphs of loops and branches: what their arguments are, derivatives, batched forms."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from numba_grad.dtypes import is_inexact
@@ -283,8 +282,7 @@ def _forward_body(body: CallTarget, shape: Shape, active: tuple[bool, ...]) -> F
 
 def with_body_of_tangents(loop: LoopParams, forward: Forward) -> LoopParams:
     """The loop that carries tangents along. It keeps nothing for a derivative but states."""
-    return replace(
-        loop,
+    return loop._replace(
         body=forward.body,
         carried=loop.carried + len(forward.carried),
         sequences=loop.sequences + len(forward.sequences),
@@ -384,5 +382,5 @@ def member_by_member(
     body = target.derived(key, make)
     rows += kept.values()
     params_of_loop = LoopParams(body, 0, len(rows), size)
-    node = with_results(OPS["loop"], [*rows, *shared], params_of_loop.of_node)
+    node = with_results(OPS["loop"], [*rows, *shared], params_of_loop._asdict())
     return aliases([result(node, k) for k in range(number_of_results)])

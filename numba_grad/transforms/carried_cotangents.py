@@ -9,8 +9,7 @@ that has memory for some states only, and does without, has the same bits.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba_grad.graph.node import OPS, Node, argument, record, recording
 from numba_grad.graph.walk import substitute
@@ -20,8 +19,7 @@ from numba_grad.transforms.call import CallTarget
 _LARGE = 17
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedCotangents:
+class CarriedCotangents(NamedTuple):
     """A body of a derivative that carries less: by the numbers of what the original carries."""
 
     body: CallTarget

@@ -85,7 +85,7 @@ def loop_adjoint(
         tuple([own[k] for k in less.same]),
     )
     arguments = [*less.held(held), *inputs[count:], *less.constants(held)]
-    node = with_results(adjoint_op, [steps, *arguments], params.of_node)
+    node = with_results(adjoint_op, [steps, *arguments], params._asdict())
     results = [result(node, k) for k in range(len(less.body.outputs))]
     return less.finals(results[: len(carried)], held), results[len(carried) :]
 
@@ -191,13 +191,13 @@ def _run(
     """A loop, of a known length or of `steps`, the number of its first carried result, and its
     derivative."""
     if loop.length is not None:
-        op, params, given = OPS["loop"], loop.of_node, list(inputs)
+        op, params, given = OPS["loop"], loop._asdict(), list(inputs)
         node = with_results(op, given, params)
         return node, 0, lambda cotangents: pullback_of(op)(cotangents, node, *given, **params)
     op, carried = OPS["while"], loop.carried
     assert loop.slots is not None
     test, body = loop.body.derived(("counting", carried), lambda: _counting(loop.body, carried))
-    params = WhileParams(test, body, 1 + carried, 1, loop.slots, loop.directory).of_node
+    params = WhileParams(test, body, 1 + carried, 1, loop.slots, loop.directory)._asdict()
     given = [literal(0, steps.dtype), *inputs[:carried], steps, *inputs[carried:]]
     node = with_results(op, given, params)
 

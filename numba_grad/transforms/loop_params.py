@@ -1,9 +1,8 @@
 """The params of loops, as records: what the rules of `loops.py`, `while_loops.py` and
-`loop_adjoints.py` share. A node has them one by one, so that what walks graphs finds bodies."""
+`loop_adjoints.py` share. A node has them one by one (`_asdict`), so that what walks graphs finds
+bodies."""
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from numba_grad.transforms.call import CallTarget
@@ -26,15 +25,7 @@ class Shape(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Params:
-    @property
-    def of_node(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-
-
-@dataclass(frozen=True, slots=True)
-class LoopParams(_Params):
+class LoopParams(NamedTuple):
     """A loop of so many steps."""
 
     body: CallTarget
@@ -67,8 +58,7 @@ class LoopParams(_Params):
         return (same[0], row) if same else None
 
 
-@dataclass(frozen=True, slots=True)
-class WhileParams(_Params):
+class WhileParams(NamedTuple):
     """A loop that goes on while a condition holds."""
 
     test: CallTarget
@@ -90,8 +80,7 @@ class WhileParams(_Params):
         return Shape(self.carried, self.constants_of_test, 0).arguments(values)
 
 
-@dataclass(frozen=True, slots=True)
-class AdjointParams(_Params):
+class AdjointParams(NamedTuple):
     """The adjoint of a loop within a memory budget."""
 
     body: CallTarget  # of the loop

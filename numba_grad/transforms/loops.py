@@ -12,7 +12,6 @@ the derivative is an operation of its own (`loop_adjoints.py`).
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -119,7 +118,7 @@ def loop(
         kept=kept,
         sums=sums,
     )
-    node = with_results(loop_op, inputs, params.of_node)
+    node = with_results(loop_op, inputs, params._asdict())
     results = [result(node, k) for k in range(len(body.outputs))]
     return results[: len(carried)], results[len(carried) :]
 
@@ -304,7 +303,7 @@ def _with_tangents(
     given = inputs_with_tangents(forward, shape, inputs, tangents)
     moved = with_body_of_tangents(own, forward)
     held = moved.carried
-    node = with_results(loop_op, given, moved.of_node)
+    node = with_results(loop_op, given, moved._asdict())
     first_entry = len(forward.body.outputs)
     stacked = shape.stacked
     values = [
@@ -341,7 +340,7 @@ def _batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
         x = repeat(x, size) if flag and not was else x
         given.append(_axes_swapped(x) if flag and carried <= k < carried + sequences else x)
     given += batched.captured
-    node = with_results(loop_op, given, replace(own, body=batched.target).of_node)
+    node = with_results(loop_op, given, own._replace(body=batched.target)._asdict())
     results = []
     for k, has in enumerate([*has_axis, *flags[:carried]]):
         x = result(node, k)

@@ -4,7 +4,6 @@ while_loop(test, body, carried, ...)    while test(carried): carried = body(carr
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,7 @@ def while_loop(
     """
     params = WhileParams(test, body, len(carried), len(constants_of_test), slots, directory)
     node = with_results(
-        while_op, [*carried, *constants_of_test, *constants_of_body], params.of_node
+        while_op, [*carried, *constants_of_test, *constants_of_body], params._asdict()
     )
     results = [result(node, k) for k in range(len(carried) + 1)]
     return results[:-1], results[-1]
@@ -158,8 +157,8 @@ def _with_tangents(
         ("carrying", forward.body),
         lambda: _carrying(own.test, carried, forward.body.arguments[:held]),
     )
-    moved = replace(own, test=wider, body=forward.body, carried=held)
-    node = with_results(while_op, [*given[:held], *of_test, *given[held:]], moved.of_node)
+    moved = own._replace(test=wider, body=forward.body, carried=held)
+    node = with_results(while_op, [*given[:held], *of_test, *given[held:]], moved._asdict())
     found: list[Tangent] = [None] * (carried + 1)
     for number, k in enumerate(forward.carried):
         found[k] = result(node, carried + number)

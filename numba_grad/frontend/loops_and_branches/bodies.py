@@ -7,8 +7,7 @@ branch that is not taken computes nothing.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba_grad.compiler.known_bodies import known_body
 from numba_grad.compiler.partition.roles import FREE_FAMILIES
@@ -33,8 +32,7 @@ from numba_grad.transforms.repeated_views import without_repeated_views
 _PART = 17
 
 
-@dataclass(frozen=True, slots=True)
-class Traced:
+class Traced(NamedTuple):
     """A function as a graph: of its own arguments, then of `captured` nodes."""
 
     target: CallTarget

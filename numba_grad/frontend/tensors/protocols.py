@@ -10,7 +10,7 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import Parameter
 from typing import Any
 
@@ -73,7 +73,7 @@ def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, A
     """What NumPy calls when another of its functions meets a tensor."""
     ours = counterpart(function)
     if ours is None:
-        given = inspect.signature(function).bind(*args, **kwargs).arguments
+        given = _signature(function).bind(*args, **kwargs).arguments
         raise _unsupported(_name_of_function(function), given)
     # The common case, without the 10 us of translating: np.sum(x, axis=1), np.dot(x, y).
     in_place, by_name = arguments_in_common(function, ours)
@@ -256,15 +256,20 @@ def _unsupported_arguments(name: str, arguments: list[str]) -> TypeError:
 
 
 @functools.cache
-def _parameters(function: Function) -> dict[str, Parameter]:
-    text = getattr(function, "__text_signature__", None)
-    if isinstance(function, types.BuiltinFunctionType) and text:
+def _signature(function: Function) -> inspect.Signature:
+    described = inspect.unwrap(function, stop=lambda f: hasattr(f, "__signature__"))
+    text = getattr(described, "__text_signature__", None)
+    if isinstance(described, types.BuiltinFunctionType) and text:
         # 0.1 ms; `inspect` goes through it by tokens, 1.6 ms for the first one.
         scope: dict[str, Any] = {}
         with contextlib.suppress(SyntaxError, NameError):
             exec(f"def described{text}: ...", scope)
-            function = scope["described"]
-    return dict(inspect.signature(function).parameters)
+            described = scope["described"]
+    return inspect.signature(described)
+
+
+def _parameters(function: Function) -> Mapping[str, Parameter]:
+    return _signature(function).parameters
 
 
 @functools.cache
@@ -320,7 +325,7 @@ def _translated(
     theirs = _parameters(function)
     own = _parameters(ours)
     own_names = [key for key in own if own[key].kind is not Parameter.KEYWORD_ONLY]
-    given = inspect.signature(function).bind(*args, **kwargs).arguments
+    given = _signature(function).bind(*args, **kwargs).arguments
     out = given.pop("out") if "out" not in own and is_tensor(given.get("out")) else None
     # There are no subclasses of tensors, and the order in memory of a new array changes no value.
     is_new = ours.__module__ == creation.__name__
@@ -348,7 +353,7 @@ def _translated(
 
 
 def _is_in_its_place(
-    place: int, key: str, own_names: list[str], theirs: dict[str, Parameter]
+    place: int, key: str, own_names: list[str], theirs: Mapping[str, Parameter]
 ) -> bool:
     """Whether our argument in this place is NumPy's, maybe under another name."""
     return place < len(own_names) and (own_names[place] == key or own_names[place] not in theirs)
