@@ -529,10 +529,10 @@ _fixes_under_tracing = {
     "digitize": "ng.searchsorted(bins, x, side='right'), for bins that increase",
     "at": _FIXED,
     "reduceat": _FIXED,
-    "nonzero": "ng.where(mask, x, 0) in place of x[np.nonzero(mask)]: the shape is then known",
-    "index by a mask": "ng.where(mask, x, 0) in place of x[mask]; x = ng.where(mask, x + v, x) in "
-    "place of x[mask] += v; for x[mask] = f(x[mask]), with f element by element, "
-    "x[:] = ng.where(mask, f(ng.where(mask, x, 1)), x), 1 or where f is smooth",
+    "nonzero": "x[mask] in place of x[np.nonzero(mask)]; ng.where(mask, x, 0), of a shape that is "
+    "known",
+    "index by a mask": "ng.where(mask, x, 0) in place of x[mask]; v[mask] for an array v of the "
+    "shape of x in x[mask] = v",
 }
 _CONVERSIONS = frozenset(
     (
