@@ -10,6 +10,11 @@ import pytest
 import numba_grad as ng
 import numba_grad.numpy as tensor_numpy
 from numba_grad.errors import DTypeError, TracingError
+from numba_grad.frontend.inputs.arrays import wrap
+from numba_grad.frontend.tensors import masked_selections
+from numba_grad.graph.node import Node, argument
+from numba_grad.graph.types import array_type
+from numba_grad.graph.walk import value_inputs
 
 Program = Callable[..., Any]
 
@@ -339,6 +344,38 @@ def test_numbers_through_a_mask_and_a_number() -> None:
     expected[1:, 0] = x[1, 1]
     expected[1:, 1] += expected[1:, 0]
     _close(ng.jit(f)(x, 0, True), expected * 2)
+
+
+def test_size_is_a_number() -> None:
+    def f(x: Any) -> Any:
+        positive = x[x > 0]
+        if positive.size > 1:
+            x = x / positive.size
+        return x * x[:, x[0] > 0].size
+
+    x = np.array([[2, -1, 4], [-5, 6, 7]], np.float32)
+    got = np.asarray(ng.jit(f, control_flow=True)(x))
+    np.testing.assert_allclose(got, x, rtol=1e-6)
+    assert got.dtype == x.dtype
+
+
+def test_each_step_of_a_loop_looks_for_what_is_traced_in_its_past_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = 0
+
+    def counted(node: Node) -> tuple[Node, ...]:
+        nonlocal looks
+        looks += 1
+        return value_inputs(node)
+
+    monkeypatch.setattr(masked_selections, "value_inputs", counted)
+    x = wrap(argument(array_type((3,), np.dtype(float))))
+    for _ in range(100):
+        r = x * x - 0.5
+        r[r > 0] = np.sqrt(r[r > 0])
+        x = x - 0.01 * r
+    assert looks < 100 * 50
 
 
 REFUSED = {

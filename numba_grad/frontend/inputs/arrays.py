@@ -107,6 +107,12 @@ def register_stand_in(number_class: type) -> None:
     _StandIns.of_numbers = number_class
 
 
+def stand_in(node: Node) -> Any:
+    """What stands for a Python number that `node`, which is new, has the value of."""
+    assert _StandIns.of_numbers is not None, "registered when it is imported"
+    return _StandIns.of_numbers(node)
+
+
 def weak_class(value: Any) -> type | None:
     """int, float or complex, if `value` is a Python number or stands for one; None for what has a
     dtype of its own."""

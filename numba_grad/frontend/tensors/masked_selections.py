@@ -16,6 +16,8 @@ All else needs the number, which is a shape, and is a TracingError.
 
 import functools
 import inspect
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -26,7 +28,7 @@ from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import TracingError, explain
 from numba_grad.frontend.functions import elementwise, numbers, reductions
-from numba_grad.frontend.inputs.arrays import as_node, is_scalar, wrap
+from numba_grad.frontend.inputs.arrays import as_node, is_scalar, stand_in, wrap
 from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.frontend.tensors import numpy_functions
 from numba_grad.frontend.tensors.numpy_functions import counterpart, of_ufunc
@@ -34,7 +36,7 @@ from numba_grad.frontend.tensors.operators import write_result
 from numba_grad.frontend.tensors.ufunc_calls import call_of, without_defaults
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import reduced_axes
-from numba_grad.graph.walk import is_traced
+from numba_grad.graph.walk import stands_for_a_value, value_inputs
 from numba_grad.ops.families import cast, full
 from numba_grad.ops.index_expressions import (
     MaskedRegion,
@@ -55,6 +57,8 @@ _NO_ARRAYS = (np.generic, np.dtype, type, str)  # what functions take beside arr
 _PRODUCTS = frozenset(("dot", "matmul"))
 # Of two expressions that may be the same mask, so many operations are compared.
 _MOST_COMPARED = 64
+# Masks that were found to be traced.
+_traced: weakref.WeakSet[Node] = weakref.WeakSet()
 
 
 def _refusing(name: str) -> Callable[..., NoReturn]:
@@ -87,6 +91,13 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
     def ndim(self) -> int:
         """The number of axes, where those of the mask are one."""
         return self._elements.ndim - len(self._region.mask.shape) + 1
+
+    @property
+    def size(self) -> Any:
+        """The number of elements: a number whose value is not known, and no shape."""
+        mask = self._region.condition(self._elements.device)
+        chosen = reductions.mask_like("size", self.elements, mask)
+        return stand_in(reductions.count_nonzero(chosen)._node)
 
     @property
     def elements(self) -> Node:
@@ -279,12 +290,28 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
 def selected(x: Node, index: Any) -> MaskedSelection | None:
     """`x[index]`, for an index with one mask whose value is not there; None for any other."""
     entries = index if isinstance(index, tuple) else (index,)
-    if not any(isinstance(e, Node) and e.dtype.kind == "b" and is_traced(e) for e in entries):
+    if not any(isinstance(e, Node) and e.dtype.kind == "b" and _is_traced(e) for e in entries):
         return None
     region = masked_region(index, x.shape)
     if region is None:
         return None
     return MaskedSelection(wrap(_gated(read_region(x, region), region)), region)
+
+
+def _is_traced(mask: Node) -> bool:
+    """As `is_traced`, of the nearest operations first, where the mask of the step before is: of a
+    loop in Python, each step would go through all of those before it."""
+    seen, left = {mask}, deque((mask,))
+    while left:
+        node = left.popleft()
+        if node in _traced or stands_for_a_value(node):
+            _traced.add(mask)
+            return True
+        if node.value is None:
+            new = [x for x in value_inputs(node) if x not in seen]
+            seen.update(new)
+            left.extend(new)
+    return False
 
 
 def _gated(node: Node, region: MaskedRegion) -> Node:
@@ -327,19 +354,7 @@ def _is_same(one: Any, other: Any) -> bool:
         compared += 1
         if not (isinstance(a, Node) and isinstance(b, Node)) or compared > _MOST_COMPARED:
             return False
-        if a.type is not b.type:
+        if a.type is not b.type or not a.kind or a.kind != b.kind or not a.inputs:
             return False
-        if a.value is not None or b.value is not None:
-            if not _is_same_number(a.value, b.value):
-                return False
-        elif not a.kind or a.kind != b.kind or not a.inputs:
-            return False
-        else:
-            pairs += zip(a.inputs, b.inputs, strict=True)
+        pairs += zip(a.inputs, b.inputs, strict=True)
     return True
-
-
-def _is_same_number(one: Any, other: Any) -> bool:
-    if not (isinstance(one, np.ndarray) and isinstance(other, np.ndarray)):
-        return False
-    return one is other or (one.size == 1 and one.tobytes() == other.tobytes())
