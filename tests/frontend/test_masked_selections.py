@@ -105,14 +105,11 @@ def _sums(y: Any, s: Any) -> Any:
     )
 
 
-QUICK = (_log_in_place, _power_of_named_mask, _factor_of_what_has_no_logarithm)
-PROGRAMS = [
-    *QUICK,
-    *[
-        pytest.param(f, marks=pytest.mark.thorough)
-        for f in (_into_zeros, _numpy_of_tensors, _rows, _columns, _sums)
-    ],
+LONGER = [
+    *(_power_of_named_mask, _factor_of_what_has_no_logarithm, _into_zeros, _numpy_of_tensors),
+    *(_rows, _columns, _sums),
 ]
+PROGRAMS = [_log_in_place, *[pytest.param(f, marks=pytest.mark.thorough) for f in LONGER]]
 
 
 def _close(x: Any, expected: Any, tolerance: float = 1e-12) -> None:
@@ -276,6 +273,7 @@ def _azimuthal_means(data: Any, radius: Any, count: int) -> Any:
     return means
 
 
+@pytest.mark.thorough
 def test_azimint() -> None:
     random = np.random.default_rng(0)
     data, radius = random.uniform(size=60), random.uniform(size=60)
@@ -320,6 +318,7 @@ def _scanned(x: Any) -> Any:
     return ng.scan(step, x, np.array([0.5, 0.1]))[1]
 
 
+@pytest.mark.thorough
 def test_bodies_of_scans() -> None:
     expected, x = [], Y.copy()
     for s in (0.5, 0.1):
