@@ -147,9 +147,10 @@ UNDER_JIT = [
     (
         "def f(t, d):\n    t[t > 0] += d\n    return t\nng.jit(f)(np.ones(3), np.ones(3))",
         TracingError,
-        "x = ng.where(mask, x + v, x) in place of x[mask] += v",
-        "x[:] = ng.where(mask, f(ng.where(mask, x, 1)), x)",
+        "v[mask] in place of an array v of the shape of x",
     ),
+    ("ng.jit(lambda x: len(x[x > 0]))(np.ones(3))", TracingError, "np.count_nonzero(mask)"),
+    ("ng.jit(lambda x: x[x > 0] + x[x < 0])(np.ones(3))", TracingError, "with the same mask"),
     ("ng.jit(lambda x: x[np.nonzero(x)])(np.ones(3))", TracingError, "ng.where(mask, x, 0)"),
     ("ng.jit(np.bincount)(np.arange(3))", TracingError, "np.bincount(x, weights, minlength=n)"),
     ("ng.jit(lambda x, mode: x)(1.0, 'a')", TypeError, "static_argnums"),

@@ -521,10 +521,9 @@ def assign_index(x: Node, index: Any, v: Node, value_of: ValueOf | None = None) 
         If v does not broadcast to the shape of x[index].
     """
     v = cast(v, x.dtype)
-    choice = _choice_by_mask(x, index, v)
-    if choice is not None:
-        chosen = OPS["where"](choice.mask, choice.new, choice.old)
-        return _replace_region(x, choice.basic, chosen)
+    written = _write_by_mask(x, index, v)
+    if written is not None:
+        return written
     return _write(x, normalize_index(index, x.shape, value_of), v, update_slice, scatter_set)
 
 
@@ -537,10 +536,9 @@ def add_at_index(x: Node, index: Any, v: Node, value_of: ValueOf | None = None) 
         If v does not broadcast to the shape of x[index].
     """
     v = cast(v, x.dtype)
-    choice = _choice_by_mask(x, index, v)
-    if choice is not None:
-        chosen = OPS["where"](choice.mask, OPS["add"](choice.old, choice.new), choice.old)
-        return _replace_region(x, choice.basic, chosen)
+    written = _write_by_mask(x, index, v, OPS["add"])
+    if written is not None:
+        return written
     return _write(x, normalize_index(index, x.shape, value_of), v, add_slice, scatter_add)
 
 
@@ -590,20 +588,23 @@ def fit(v: Node, shape: Shape) -> Node:
     return stretch(reshape(v, own), shape)
 
 
-class _Choice(NamedTuple):
-    """A write through one mask, as a choice element by element over a region of x."""
+class MaskedRegion(NamedTuple):
+    """An index with one mask, as a choice element by element over a region of the array."""
 
-    basic: BasicIndex
-    mask: Node
-    old: Node  # that region
-    new: Node  # what to write where the mask is true
+    mask: Node | np.ndarray
+    entries: tuple[Any, ...]  # the index of that region: all of the axes that the mask is about
+    after: int  # how many axes of x[index] come after the one for the true elements
+
+    def condition(self, device: str) -> Node:
+        """The mask, which broadcasts to the region."""
+        mask = self.mask
+        node = mask if isinstance(mask, Node) else leaf(np.array(mask, order="C"))
+        return reshape(placed(node, device), mask.shape + (1,) * self.after)
 
 
-def _choice_by_mask(x: Node, index: Any, v: Node) -> _Choice | None:
-    """For an index with one mask, and a v that has nothing of its own for each true element.
-
-    The value of the mask is not needed then. None if it does not apply.
-    """
+def masked_region(index: Any, shape: Shape) -> MaskedRegion | None:
+    """Of an index with one mask, of an array of this shape: what makes of `x[index]` a matter of
+    the elements of a region, and of no value of the mask. None if it does not apply."""
     entries = list(index) if isinstance(index, tuple) else [index]
     masks = [k for k, entry in enumerate(entries) if _is_mask(entry)]
     if len(masks) != 1:
@@ -612,33 +613,66 @@ def _choice_by_mask(x: Node, index: Any, v: Node) -> _Choice | None:
     mask = entries[at]
     if 0 in mask.shape:
         return None  # chooses nothing, of however many
-    others = entries[:at] + entries[at + 1 :]
+    is_number = [_is_integer(entry) for entry in entries]
+    others = [e for k, e in enumerate(entries) if k != at and not is_number[k]]
     if not all(e is None or e is Ellipsis or isinstance(e, slice) for e in others):
         return None
-    missing = _missing_axes(entries, x.shape)
-    after = sum(missing if e is Ellipsis else 1 for e in entries[at + 1 :])
-    values = _without_count(v, len(mask.shape), after)
-    if values is None:
-        return None
-    first = sum(missing if e is Ellipsis else e is not None for e in entries[:at])
-    _check_mask(mask.shape, x.shape, first)
+    missing = _missing_axes(entries, shape)
+    is_number += [False] * (len(entries) - len(is_number))
+    kept = [
+        0 if is_int else missing if e is Ellipsis else 1
+        for e, is_int in zip(entries, is_number, strict=True)
+    ]
+    beside = [k for k, is_int in enumerate(is_number) if is_int or k == at]
+    if sum(kept[:at]) and beside[-1] - beside[0] >= len(beside):
+        return None  # numbers apart from the mask: NumPy puts the axis of true elements first
+    first = sum([missing if e is Ellipsis else _consumed(e) for e in entries[:at]])
+    _check_mask(mask.shape, shape, first)
     entries[at : at + 1] = [slice(None)] * len(mask.shape)
-    basic = normalize_index(tuple(entries), x.shape).basic
-    node = mask if isinstance(mask, Node) else leaf(np.array(mask, order="C"))
-    node = placed(node, x.type.device)
-    return _Choice(
-        basic,
-        reshape(node, mask.shape + (1,) * after),
-        _take_region(x, basic),
-        fit(values, basic.shape),
-    )
+    return MaskedRegion(mask, tuple(entries), sum(kept[at + 1 :]))
+
+
+def read_region(x: Node, region: MaskedRegion) -> Node:
+    """The elements of it, selected or not."""
+    expression = normalize_index(region.entries, x.shape)
+    if expression.advanced is None and _is_whole(x, expression.basic):
+        return x
+    return take(x, expression)
+
+
+def write_where(x: Node, region: MaskedRegion, v: Node, combine: Op | None = None) -> Node:
+    """`x` with `v`, which broadcasts to the region and has the dtype of `x`, where the mask is
+    true; or what `combine` makes of the elements and `v`."""
+    expression = normalize_index(region.entries, x.shape)
+    old = read_region(x, region)
+    new = fit(v, expression.shape)
+    new = new if combine is None else combine(old, new)
+    chosen = OPS["where"](region.condition(x.type.device), new, old)
+    if expression.advanced is None:
+        return _replace_region(x, expression.basic, chosen)
+    return _write(x, expression, chosen, update_slice, scatter_set)
+
+
+def _write_by_mask(x: Node, index: Any, v: Node, combine: Op | None = None) -> Node | None:
+    """For a v that has nothing of its own for each true element; else None."""
+    region = masked_region(index, x.shape)
+    if region is None:
+        return None
+    values = without_count(v, len(region.mask.shape), region.after)
+    return None if values is None else write_where(x, region, values, combine)
+
+
+def _is_integer(entry: Any) -> bool:
+    if isinstance(entry, Node | np.ndarray):
+        return not entry.shape and entry.dtype.kind in "iu"
+    return entry.__class__ is int or isinstance(entry, np.integer)
 
 
 def _is_mask(entry: Any) -> bool:
     return isinstance(entry, Node | np.ndarray) and entry.dtype.kind == "b"
 
 
-def _without_count(v: Node, rank: int, after: int) -> Node | None:
+def without_count(v: Node, rank: int, after: int) -> Node | None:
     """`v` with as many axes of size 1 as the mask has, in place of one for the true elements.
 
     None if that one is longer: then each true element gets its own value.

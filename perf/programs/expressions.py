@@ -138,7 +138,6 @@ def masked_mean(np: Any, x: Any) -> Any:
     return np.mean(x[x > 0.0] ** 2)
 
 
-masked_mean.left_out("numba_grad jit", "the number of true elements is a shape")
 masked_mean.left_out("jax", "the number of true elements is a shape")
 
 

@@ -240,7 +240,7 @@ def test_items_and_python_numbers():
         (math.sin, r"np\.sin\(x\) in place of ask\(x\)"),
         (int, r"x\.astype\(int\)"),
         (bool, r"ng\.where\(condition, x, y\) .*ng\.cond"),
-        (lambda x: ng.ones(3)[np.stack([x, x, x]) > 0], r"ng\.where\(mask, x, 0\)"),
+        (lambda x: len(ng.ones(3)[np.stack([x, x, x]) > 0]), r"v\[mask\] in place of"),
     ],
 )
 def test_values_asked_for_while_tracing_name_what_to_write(ask, fix):
@@ -296,7 +296,7 @@ def test_a_value_that_does_not_exist_yet_is_a_tracing_error(convert):
 def test_a_traced_mask_cannot_decide_a_shape_but_can_select():
     x = traced(3)
     with pytest.raises(TracingError):
-        x[x > 0]
+        len(x[x > 0])
     x[x > 0] = 0.0
     assert x.shape == (3,)
 

@@ -28,6 +28,7 @@ from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_lik
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, own_array, plain, shared_copy
 from numba_grad.frontend.inputs.guards import guard_of
+from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.frontend.inputs.tracing import Trace, current, is_tracing
 from numba_grad.frontend.tensors.python_numbers import Limit, handle_like, is_number, limits_on
 from numba_grad.frontend.tensors.tensor import Tensor
@@ -489,7 +490,7 @@ class Jitted:
 
     def _outputs(self, leaves: list[Any]) -> list[Node]:
         for x in leaves:
-            if not isinstance(x, ARRAYS):
+            if not isinstance(x, (*ARRAYS, Selection)):  # which says why it is none
                 raise TypeError(
                     explain(
                         f"jit of {self.__name__}",

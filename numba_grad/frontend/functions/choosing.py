@@ -77,7 +77,10 @@ def compress(condition: ArrayLike, x: ArrayLike, axis: int | None = None) -> "Te
         node = reshape(node, (node.type.size,))
         axis = 0
     number = normalize_axis("compress", axis, len(node.shape))
-    return wrap(take_index(node, (slice(None),) * number + (mask_value(mask).nonzero()[0],)))
+    before = (slice(None),) * number
+    if is_traced(mask) and mask.shape == (node.shape[number],):
+        return wrap(node)[(*before, mask)]
+    return wrap(take_index(node, (*before, mask_value(mask).nonzero()[0])))
 
 
 def choose(x: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], mode: str = "raise") -> "Tensor":

@@ -32,6 +32,7 @@ from numba_grad.frontend.inputs.arrays import (
 )
 from numba_grad.frontend.inputs.devices import on_device
 from numba_grad.frontend.inputs.known_results import QUICK, on_tensor
+from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.graph.node import (
     NO_PARAMS,
     OPS,
@@ -176,7 +177,12 @@ def _unary(ufunc: np.ufunc, summary: str) -> Unary:
     known: dict[Type, Inferred] = {}  # of nodes of these types, that need no cast
 
     def function(x: ArrayLike, /) -> "Tensor":
-        node = x._node if x.__class__ is tensor_class.registered else node_of(x)
+        if x.__class__ is tensor_class.registered:
+            node = x._node
+        elif isinstance(x, Selection):
+            return x.called(function, (x,), {})
+        else:
+            node = node_of(x)
         found = None if node is None else known.get(node.type)
         if node is not None and found is not None:
             return recorded_tensor(op, (node,), node.requires_grad, NO_PARAMS, found)
@@ -198,6 +204,9 @@ def _binary(ufunc: np.ufunc, summary: str) -> Binary:
         kind = x1.__class__
         if kind is tensor_class.registered and (x2.__class__ is kind or x2.__class__ in QUICK):
             return operate(x1, x2)
+        for x in (x1, x2):
+            if isinstance(x, Selection):
+                return x.called(function, (x1, x2), {})
         return new_tensor(record(op, operands(ufunc, (x1, x2))))
 
     return _named(function, ufunc, op_name, summary)
@@ -332,6 +341,9 @@ def _comparison(ufunc: np.ufunc, summary: str) -> Binary:
         kind = x1.__class__
         if kind is tensor_class.registered and (x2.__class__ is kind or x2.__class__ in QUICK):
             return operate(x1, x2)
+        for x in (x1, x2):
+            if isinstance(x, Selection):
+                return x.called(function, (x1, x2), {})
         return wrap(op(*comparison_operands(ufunc, (x1, x2))))
 
     return _named(function, ufunc, op_name, summary)
@@ -383,6 +395,9 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     A Python number as exponent is part of the graph if it is an integer of at most 32, or one
     half: products and square roots are used then. The gradient of x**0 is 0, also at 0.
     """
+    for given in (x1, x2):
+        if isinstance(given, Selection):
+            return given.called(power, (x1, x2), {})
     return wrap(power_node(x1, x2))
 
 
@@ -475,6 +490,9 @@ def where(
         raise TypeError(
             explain("where", "either both or neither of x1 and x2", fix="where(condition, x1, 0)")
         )
+    for given in (condition, x1, x2):
+        if isinstance(given, Selection):
+            return given.called(where, (condition, x1, x2), {})
     x, y = common_dtype((x1, x2))
     mask = cast(as_node(condition), np.dtype(bool))
     mask = placed(mask, only_device([z.type.device for z in (mask, x, y)]))
@@ -488,6 +506,9 @@ def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = Non
     0, and so does what is beyond bounds that are equal. A Python integer beyond all numbers of the
     dtype of `x` is no bound.
     """
+    for given in (x, min, max):
+        if isinstance(given, Selection):
+            return given.called(clip, (x, min, max), {})
     low, high = min, max
     if isinstance(low, int) or isinstance(high, int):
         dtype = as_node(x).dtype

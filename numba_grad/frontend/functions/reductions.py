@@ -20,6 +20,7 @@ from numba_grad.frontend.inputs.arrays import (
     scalar_leaf,
     wrap,
 )
+from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import is_axis_of_number, normalize_axes, normalize_axis, reduced_axes
 from numba_grad.ops.families import axes_params, broadcast_to, cast, full, placed, reshape
@@ -123,6 +124,8 @@ def sum(
 
     Integers are summed in 64 bits, as in NumPy. Bitwise the same for any number of threads.
     """
+    if isinstance(x, Selection):
+        return x.reduced(sum, axis, dtype, keepdims=keepdims, initial=initial, where=where)
     node = _accumulated(as_node(x), as_optional_dtype(dtype))
     is_bool = node.dtype == BOOL  # by its dtype argument: then + is "or", as in NumPy
     node = _chosen("sum", node, where, 0)
@@ -144,6 +147,8 @@ def prod(
 
     Gradients are exact also where factors are 0.
     """
+    if isinstance(x, Selection):
+        return x.reduced(prod, axis, dtype, keepdims=keepdims, initial=initial, where=where)
     node = _accumulated(as_node(x), as_optional_dtype(dtype))
     is_bool = node.dtype == BOOL
     node = _chosen("prod", node, where, 1)
@@ -179,6 +184,8 @@ def max(
     ValueError
         If there are no elements, or may be none because of a mask, and no `initial`.
     """
+    if isinstance(x, Selection):
+        return x.reduced(max, axis, keepdims=keepdims, initial=initial, where=where)
     return wrap(_extreme("max", as_node(x), axis, keepdims, initial, where))
 
 
@@ -199,6 +206,8 @@ def min(
     ValueError
         If there are no elements, or may be none because of a mask, and no `initial`.
     """
+    if isinstance(x, Selection):
+        return x.reduced(min, axis, keepdims=keepdims, initial=initial, where=where)
     return wrap(_extreme("min", as_node(x), axis, keepdims, initial, where))
 
 
@@ -216,7 +225,7 @@ def _extreme(
                 explain(
                     op_name,
                     "without initial=, there may be no element that the mask chooses",
-                    fix=f"initial={_neutral(op_name, x.dtype)}",
+                    fix=f"initial={neutral_of(op_name, x.dtype)}",
                 )
             )
         return reduced(op_name, x, axis, keepdims)
@@ -226,14 +235,14 @@ def _extreme(
         shape = [n for k, n in enumerate(x.shape) if k not in axes]
         result = broadcast_to(start, tuple(shape))
         return kept(result, x, axes) if keepdims else result
-    chosen = _chosen(op_name, x, where, _neutral(op_name, x.dtype))
+    chosen = _chosen(op_name, x, where, neutral_of(op_name, x.dtype))
     result = reduced(op_name, chosen, axes, keepdims)
     if x.dtype == BOOL:
         return OPS["logical_or" if op_name == "max" else "logical_and"](result, start)
     return OPS[f"{op_name}imum"](result, start)
 
 
-def _neutral(op_name: str, dtype: np.dtype) -> complex:
+def neutral_of(op_name: str, dtype: np.dtype) -> complex:
     """What changes no maximum or minimum."""
     least, greatest = ends(dtype)
     return least if op_name == "max" else greatest
@@ -243,6 +252,8 @@ def any(
     x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike = True
 ) -> "Tensor":
     """Whether an element along `axis` is true, that is, not 0; of those that `where` chooses."""
+    if isinstance(x, Selection):
+        return x.reduced(any, axis, keepdims=keepdims, where=where)
     node = _chosen("any", cast(as_node(x), BOOL), where, False)
     return wrap(reduced("any", node, axis, keepdims))
 
@@ -251,12 +262,16 @@ def all(
     x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike = True
 ) -> "Tensor":
     """Whether all elements along `axis` are true, that is, not 0; of those that `where` chooses."""
+    if isinstance(x, Selection):
+        return x.reduced(all, axis, keepdims=keepdims, where=where)
     node = _chosen("all", cast(as_node(x), BOOL), where, True)
     return wrap(reduced("all", node, axis, keepdims))
 
 
 def count_nonzero(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
     """How many elements along `axis` are not 0."""
+    if isinstance(x, Selection):
+        return x.reduced(count_nonzero, axis, keepdims=keepdims)
     node = cast(cast(as_node(x), BOOL), INT64)
     return wrap(reduced("sum", node, axis, keepdims, "count_nonzero"))
 
@@ -294,6 +309,8 @@ def mean(
     """The mean over `axis` (an axis, several, or all by default) of the elements where the mask
     `where` is true; nan of no elements, with NumPy's RuntimeWarning if that follows from the shape.
     """
+    if isinstance(x, Selection):
+        return x.reduced(mean, axis, dtype, keepdims=keepdims, where=where)
     node = as_node(x)
     wanted = as_optional_dtype(dtype)
     computing, result = mean_dtypes(node.dtype, wanted)
@@ -362,6 +379,17 @@ def var(
     -----
     nan of no elements, with NumPy's RuntimeWarning if n - ddof is not positive by the shape.
     """
+    if isinstance(x, Selection):
+        return x.reduced(
+            var,
+            axis,
+            dtype,
+            ddof=ddof,
+            keepdims=keepdims,
+            where=where,
+            mean=mean,
+            correction=correction,
+        )
     variance, result = _variance(
         "var",
         as_node(x),
@@ -387,6 +415,17 @@ def std(
     correction: float | None = None,
 ) -> "Tensor":
     """The square root of the variance over `axis`. Gradient 0 where it is 0. As `var`."""
+    if isinstance(x, Selection):
+        return x.reduced(
+            std,
+            axis,
+            dtype,
+            ddof=ddof,
+            keepdims=keepdims,
+            where=where,
+            mean=mean,
+            correction=correction,
+        )
     variance, result = _variance(
         "std",
         as_node(x),

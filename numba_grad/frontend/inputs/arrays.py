@@ -107,6 +107,12 @@ def register_stand_in(number_class: type) -> None:
     _StandIns.of_numbers = number_class
 
 
+def stand_in(node: Node) -> Any:
+    """What stands for a Python number that `node`, which is new, has the value of."""
+    assert _StandIns.of_numbers is not None, "registered when it is imported"
+    return _StandIns.of_numbers(node)
+
+
 def weak_class(value: Any) -> type | None:
     """int, float or complex, if `value` is a Python number or stands for one; None for what has a
     dtype of its own."""
@@ -529,10 +535,10 @@ _fixes_under_tracing = {
     "digitize": "ng.searchsorted(bins, x, side='right'), for bins that increase",
     "at": _FIXED,
     "reduceat": _FIXED,
-    "nonzero": "ng.where(mask, x, 0) in place of x[np.nonzero(mask)]: the shape is then known",
-    "index by a mask": "ng.where(mask, x, 0) in place of x[mask]; x = ng.where(mask, x + v, x) in "
-    "place of x[mask] += v; for x[mask] = f(x[mask]), with f element by element, "
-    "x[:] = ng.where(mask, f(ng.where(mask, x, 1)), x), 1 or where f is smooth",
+    "nonzero": "x[mask] in place of x[np.nonzero(mask)]; ng.where(mask, x, 0), of a shape that is "
+    "known",
+    "index by a mask": "ng.where(mask, x, 0) in place of x[mask]; v[mask] for an array v of the "
+    "shape of x in x[mask] = v",
 }
 _CONVERSIONS = frozenset(
     (

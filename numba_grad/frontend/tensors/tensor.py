@@ -27,6 +27,7 @@ from numba_grad.frontend.inputs.devices import device_name, on_device
 from numba_grad.frontend.inputs.tracing import current
 from numba_grad.frontend.tensors.absent_attributes import AbsentAttributes
 from numba_grad.frontend.tensors.conversions import Conversions
+from numba_grad.frontend.tensors.masked_selections import MaskedSelection, selected
 from numba_grad.frontend.tensors.methods import Methods
 from numba_grad.frontend.tensors.operators import Operators
 from numba_grad.graph.node import (
@@ -158,7 +159,7 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
         Slices, integers, None and `...` give a view, as in NumPy: what is assigned to it is
         assigned to this tensor, and the other way round. Index arrays and masks give a copy, and
         so do integers alone, which give a number. A mask whose result depends on how many elements
-        are true is computed now.
+        are true is computed now; one that is traced gives a `MaskedSelection`.
         """
         x = self._node
         kind, type = index.__class__, x.type
@@ -176,6 +177,9 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
                 return result
         if kind is not slice:
             index = indexing.index_of_nodes(index)
+            selection = selected(x, index)
+            if selection is not None:
+                return selection  # type: ignore[return-value]
         expression = normalize_index(index, type.shape, indexing.mask_value)
         result = new_tensor(take(x, expression))
         if expression.advanced is None and (expression.shape or _has_ellipsis(index)):
@@ -188,7 +192,8 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
         x = self._node
         if value.__class__ is Tensor and self._is_own_view(index, value):
             return  # the end of `x[index] += y`
-        v = as_assigned(value, x)
+        is_selection = isinstance(value, MaskedSelection)
+        v = value.elements if is_selection else as_assigned(value, x)
         if v.dtype.kind == "c" and x.dtype.kind != "c":
             raise DTypeError(
                 explain(
@@ -199,7 +204,10 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
                 )
             )
         index = indexing.index_of_nodes(index)
-        node = assign_index(x, index, v, indexing.mask_value)
+        if is_selection:
+            node = value.assigned_to(x, index)
+        else:
+            node = assign_index(x, index, v, indexing.mask_value)
         views.assign(self, node, lambda: _movements(index, x))
 
     def _is_own_view(self, index: Index, value: "Tensor") -> bool:

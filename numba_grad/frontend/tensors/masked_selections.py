@@ -1,0 +1,360 @@
+"""`x[mask]` of a mask that is traced: elements of which nobody knows how many there are.
+
+A `MaskedSelection` has them in their places in `x`, in an array of which only what is selected
+means something. Functions of single elements are computed of all; to assign it through the same
+mask is a `where`, and so is what a reduction makes of it:
+
+    y[y > 0] = np.log(y[y > 0])     log(where(y > 0, y, 1)), and that where y > 0, else y
+    np.mean(x[mask] ** 2)           the sum of where(mask, ..., 0), by the number of true elements
+
+All that comes in goes through a `where`, tensors without axes too, and all that goes out through
+another one. So what a function or its derivatives are elsewhere, inf or nan, gets nowhere: neither
+to values, which is the second one's doing, nor to gradients, which is that of the first.
+
+All else needs the number, which is a shape, and is a TracingError.
+"""
+
+import functools
+import inspect
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from numba_grad.autograd.tensor_class import is_tensor
+from numba_grad.dtypes import is_inexact
+from numba_grad.errors import TracingError, explain
+from numba_grad.frontend.functions import elementwise, numbers, reductions
+from numba_grad.frontend.inputs.arrays import as_node, is_scalar, stand_in, wrap
+from numba_grad.frontend.inputs.selections import Selection
+from numba_grad.frontend.tensors import numpy_functions
+from numba_grad.frontend.tensors.numpy_functions import counterpart, of_ufunc
+from numba_grad.frontend.tensors.operators import write_result
+from numba_grad.frontend.tensors.ufunc_calls import call_of, without_defaults
+from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.types import reduced_axes
+from numba_grad.graph.walk import stands_for_a_value, value_inputs
+from numba_grad.ops.families import cast, full
+from numba_grad.ops.index_expressions import (
+    MaskedRegion,
+    masked_region,
+    read_region,
+    without_count,
+    write_where,
+)
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.tensors.tensor import Tensor
+
+Function = Callable[..., Any]
+
+# All that these modules have is a function of single elements, but for what asks for their places.
+_ELEMENT_BY_ELEMENT = frozenset((elementwise.__name__, numbers.__name__))
+_NO_ARRAYS = (np.generic, np.dtype, type, str)  # what functions take beside arrays and numbers
+_PRODUCTS = frozenset(("dot", "matmul"))
+# Of two expressions that may be the same mask, so many operations are compared.
+_MOST_COMPARED = 64
+# Masks that were found to be traced.
+_traced: weakref.WeakSet[Node] = weakref.WeakSet()
+
+
+def _refusing(name: str) -> Callable[..., NoReturn]:
+    def method(self: "MaskedSelection", *args: Any, **kwargs: Any) -> NoReturn:
+        self._refuse(name)
+
+    return method
+
+
+class MaskedSelection(NDArrayOperatorsMixin, Selection):
+    """`x[mask]`, or what functions made of it. Made by `selected`."""
+
+    __slots__ = ("_elements", "_region")
+
+    _elements: "Tensor"
+    _region: MaskedRegion
+
+    def __init__(self, elements: "Tensor", region: MaskedRegion) -> None:
+        self._elements = elements
+        self._region = region
+
+    # What is known of it
+
+    @property
+    def dtype(self) -> np.dtype:
+        """NumPy's dtype of the elements."""
+        return self._elements.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes, where those of the mask are one."""
+        return self._elements.ndim - len(self._region.mask.shape) + 1
+
+    @property
+    def size(self) -> Any:
+        """The number of elements: a number whose value is not known, and no shape."""
+        mask = self._region.condition(self._elements.device)
+        chosen = reductions.mask_like("size", self.elements, mask)
+        return stand_in(reductions.count_nonzero(chosen)._node)
+
+    @property
+    def elements(self) -> Node:
+        """Those of the array, in their places; anything where the mask is false."""
+        return self._elements._node
+
+    def copy(self, order: str = "K") -> "MaskedSelection":
+        """The same elements; gradients flow through."""
+        return MaskedSelection(self._elements, self._region)
+
+    # What reaches it
+
+    def called(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function of ours, with this among its arguments."""
+        name = function.__name__
+        if name in _PRODUCTS and len(args) == 2 and not kwargs:
+            return self._product(function, *args)
+        parameters = _parameters(function)
+        if ("where" in parameters or name == "count_nonzero") and args and args[0] is self:
+            given = dict(zip(parameters, args, strict=False)) | kwargs
+            del given[next(iter(parameters))]
+            return self.reduced(function, given.pop("axis", None), **given)
+        is_nonzero = name == "where" and len(args) == 1
+        if function.__module__ not in _ELEMENT_BY_ELEMENT or is_nonzero:
+            self._refuse(name)
+        return self._of_elements(function, args, kwargs)
+
+    def reduced(self, function: Function, axis: Any, *args: Any, **kwargs: Any) -> Any:
+        """A function that has a mask for it, over the axis of true elements and maybe others; or
+        over others alone."""
+        name = function.__name__
+        if name == "count_nonzero":
+            is_true = self.called(elementwise.astype, (self, bool), {})
+            return is_true.reduced(reductions.sum, axis, **kwargs)
+        kwargs |= zip(list(_parameters(function))[2:], args, strict=False)
+        if kwargs.pop("where", True) is not True or kwargs.get("mean") is not None:
+            self._refuse(name)
+        rank, after, x = len(self._region.mask.shape), self._region.after, self._elements
+        axes = reduced_axes(name, axis, self.ndim)
+        place = self.ndim - after - 1  # of the axis of true elements
+        in_places = tuple([k if k < place else k + rank - 1 for k in axes if k != place])
+        keepdims = kwargs.get("keepdims", False)
+        if place not in axes:
+            left = after if keepdims else after - sum([k > place for k in axes])
+            result = function(x, in_places, **kwargs)
+            return MaskedSelection(result, self._region._replace(after=left))
+        in_places += tuple(range(place, place + rank))
+        condition = self._region.condition(x.device)
+        if name in ("max", "min") and kwargs.get("initial") is None:
+            result = _extreme(function, x, in_places, condition, keepdims)
+        else:
+            result = function(x, in_places, **kwargs, where=wrap(condition))
+        if not keepdims:
+            return result
+        return result.reshape(*result.shape[:place], 1, *result.shape[place + rank :])
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        out = kwargs.pop("out", None)
+        if method == "reduce":
+            kwargs.setdefault("axis", 0)
+        kwargs = without_defaults(name, method, kwargs)
+        function = of_ufunc.get(ufunc) if not kwargs and method == "__call__" else None
+        function = function or call_of(ufunc, method)
+        if function is None or (ufunc.signature is not None and name not in _PRODUCTS):
+            self._refuse(name)
+        if (method == "reduce" or name in _PRODUCTS) and out is None:
+            return self.called(function, inputs, kwargs)
+        if method != "__call__":
+            self._refuse(name)
+        result = self._of_elements(function, inputs, kwargs)
+        return result if out is None else self._into(out, result, name)
+
+    def __array_function__(
+        self,
+        function: Function,
+        types: Iterable[type],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        ours = counterpart(function)
+        if ours is None or "out" in kwargs:
+            self._refuse(function.__name__)
+        if ours.__module__ == numpy_functions.__name__:  # it adapts arguments
+            return ours(*args, **kwargs)
+        return self.called(ours, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        """The methods of tensors that are functions of theirs."""
+        if name == "_node":  # what takes an array asks for it
+            self._refuse("x[mask]")
+        own = None if name.startswith("_") else getattr(type(self._elements), name, None)
+        if own is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if name in ("real", "imag", "astype"):
+            own = getattr(elementwise, name)
+        if not inspect.isfunction(own):
+            self._refuse(name)
+        method = functools.partial(self.called, own)
+        if name in ("real", "imag"):
+            return method((self,), {})
+        return lambda *args, **kwargs: method((self, *args), kwargs)
+
+    # What it becomes
+
+    def _of_elements(self, function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """`function`, element by element."""
+        inside = [self._entering(x, function) for x in args]
+        named = {key: self._entering(x, function) for key, x in kwargs.items()}
+        result = function(*inside, **named)
+        if isinstance(result, tuple):
+            return tuple([self._selection(x) for x in result])
+        return self._selection(result) if is_tensor(result) else result
+
+    def _selection(self, elements: "Tensor") -> "MaskedSelection":
+        return MaskedSelection(elements, self._region)
+
+    def _entering(self, x: Any, function: Function) -> Any:
+        """An argument, where it belongs: tensors at each place of the mask, gradients from there
+        alone."""
+        if isinstance(x, MaskedSelection):
+            if x is not self and not _is_same_selection(x._region, self._region):
+                self._refuse(function.__name__, {"another": x})
+            return x._elements
+        if x is None or is_scalar(x) or isinstance(x, _NO_ARRAYS):
+            return x
+        node = as_node(x, like=self.elements)
+        mask, after = self._region.mask, self._region.after
+        if node.shape:
+            fits = without_count(node, len(mask.shape), after)
+            if fits is None:
+                self._refuse(function.__name__, {"another": node.type})
+            node = fits
+        return wrap(_gated(node, self._region))
+
+    def _product(self, function: Function, x: Any, y: Any) -> Any:
+        """Of two vectors, a sum; of rows, each times what is the same for all of them."""
+        if not isinstance(y, MaskedSelection):
+            rank = len(as_node(y).shape)
+            if self.ndim == 2 and self._region.after == 1 and rank in (1, 2):
+                region = self._region._replace(after=rank - 1)
+                result = _gated(as_node(function(self._elements, y)), region)
+                return MaskedSelection(wrap(result), region)
+        elif isinstance(x, MaskedSelection) and x.ndim == y.ndim == 1 and is_inexact(x.dtype):
+            return (x * y).sum()
+        self._refuse(function.__name__)
+
+    def _into(self, out: Sequence[Any], result: Any, name: str) -> Any:
+        """`result` in place of what this was, for `x[mask] += 1`."""
+        if len(out) != 1 or out[0] is not self or not isinstance(result, MaskedSelection):
+            self._refuse(name)
+        self._elements = write_result(self._elements.copy(), result._elements._node, name)
+        return self
+
+    def assigned_to(self, x: Node, index: Any) -> Node:
+        """`x` after `x[index] = self`."""
+        region = masked_region(index, x.shape)
+        if region is None or not _is_same_selection(region, self._region):
+            self._refuse("assignment through another index")
+        return write_where(x, region, cast(self.elements, x.dtype))
+
+    # What it cannot be
+
+    def _refuse(self, operation: str, got: dict[str, object] | None = None) -> NoReturn:
+        raise TracingError(
+            explain(
+                operation,
+                "needs to know how many elements of x[mask] there are while a function is being "
+                "traced: that is the shape of a result, and the mask has no value yet",
+                got={"x[mask]": self, **(got or {})},
+                expected="functions element by element of x[mask], of numbers and of y[mask] with "
+                "the same mask; x[mask] = ... of those; sum, prod, mean, var, std, min, max, any, "
+                "all and count_nonzero",
+                fix="v[mask] in place of an array v of the shape of x; ng.where(mask, x, 0) in "
+                "place of x[mask]; np.count_nonzero(mask) in place of len(x[mask])",
+            )
+        )
+
+    __bool__, __float__, __int__ = map(_refusing, ("bool", "float", "int"))
+    __complex__, __index__, __array__ = map(_refusing, ("complex", "index", "numpy.asarray"))
+    __len__, __iter__, __contains__ = map(_refusing, ("len", "iteration", "in"))
+    __getitem__, __setitem__ = map(_refusing, ("index", "assignment"))
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        x, mask = self.elements.type, self._region.mask
+        return f"<x[mask] of x {x}, mask bool[{', '.join(map(str, mask.shape))}]>"
+
+
+def selected(x: Node, index: Any) -> MaskedSelection | None:
+    """`x[index]`, for an index with one mask whose value is not there; None for any other."""
+    entries = index if isinstance(index, tuple) else (index,)
+    if not any(isinstance(e, Node) and e.dtype.kind == "b" and _is_traced(e) for e in entries):
+        return None
+    region = masked_region(index, x.shape)
+    if region is None:
+        return None
+    return MaskedSelection(wrap(_gated(read_region(x, region), region)), region)
+
+
+def _is_traced(mask: Node) -> bool:
+    """As `is_traced`, of the nearest operations first, where the mask of the step before is: of a
+    loop in Python, each step would go through all of those before it."""
+    seen, left = {mask}, deque((mask,))
+    while left:
+        node = left.popleft()
+        if node in _traced or stands_for_a_value(node):
+            _traced.add(mask)
+            return True
+        if node.value is None:
+            new = [x for x in value_inputs(node) if x not in seen]
+            seen.update(new)
+            left.extend(new)
+    return False
+
+
+def _gated(node: Node, region: MaskedRegion) -> Node:
+    """`node` where the mask is true. The 1 elsewhere is where most functions are smooth; were one
+    not, its derivative there goes no further than this."""
+    return OPS["where"](region.condition(node.type.device), node, full(1, (), node.dtype))
+
+
+def _extreme(
+    function: Function, x: "Tensor", axes: tuple[int, ...], mask: Node, keepdims: bool
+) -> "Tensor":
+    """The extreme of the selected ones; of none, where NumPy raises an error, nan, or of integers
+    what changes no other one."""
+    node, name = x._node, function.__name__
+    neutral = full(reductions.neutral_of(name, node.dtype), (), node.dtype)
+    result = function(wrap(OPS["where"](mask, node, neutral)), axes, keepdims=keepdims)
+    if not is_inexact(node.dtype):
+        return result
+    is_chosen = wrap(reductions.mask_like(name, node, mask))
+    is_any = reductions.any(is_chosen, axes, keepdims=keepdims)
+    return wrap(OPS["where"](is_any._node, result._node, full(np.nan, (), node.dtype)))
+
+
+@functools.cache
+def _parameters(function: Function) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(function).parameters)
+
+
+def _is_same_selection(one: MaskedRegion, other: MaskedRegion) -> bool:
+    return one.after == other.after and _is_same(one.mask, other.mask)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two nodes are the same operations of the same arrays: `x > 0`, said twice."""
+    pairs, compared = [(one, other)], 0
+    while pairs:
+        a, b = pairs.pop()
+        if a is b:
+            continue
+        compared += 1
+        if not (isinstance(a, Node) and isinstance(b, Node)) or compared > _MOST_COMPARED:
+            return False
+        if a.type is not b.type or not a.kind or a.kind != b.kind or not a.inputs:
+            return False
+        pairs += zip(a.inputs, b.inputs, strict=True)
+    return True
