@@ -537,7 +537,7 @@ _fixes_under_tracing = {
 _CONVERSIONS = frozenset(
     (
         *("float", "int", "complex", "item", "tolist", "index"),
-        *("numpy", "asarray", "pickle", "copy", "save", "__dlpack__", "__cuda_array_interface__"),
+        *("numpy", "asarray", "pickle", "save", "__dlpack__", "__cuda_array_interface__"),
     )
 )
 _FIXED_ARGUMENT = (
