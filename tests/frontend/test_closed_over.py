@@ -407,9 +407,9 @@ def test_a_tensor_that_a_jitted_function_has_assigned_to_says_so_where_it_is_use
     assert ng.jit(f)(np.ones(3)) == 2.0
     uses = [
         lambda: float(buffer[0]),
-        lambda: ng.jit(lambda x: x + buffer)(np.ones(3)),
+        lambda: np.asarray(ng.jit(lambda x: x + buffer)(np.ones(3))),
         lambda: ng.jit(f)(np.ones(3)),
-        lambda: ng.grad(lambda x: (x * kept[0]).sum())(np.ones(3)),
+        lambda: np.asarray(ng.grad(lambda x: (x * kept[0]).sum())(np.ones(3))),
         lambda: kept[0].numpy(),
     ]
     for use in uses:
