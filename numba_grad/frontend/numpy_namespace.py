@@ -1,6 +1,7 @@
 """What a name of NumPy's namespace stands for in `numba_grad.numpy`.
 
-Functions that make arrays make tensors. Other functions and ufuncs that have a counterpart are ours
+Functions that make arrays make tensors, and of text, dates, records and objects NumPy's arrays.
+Other functions and ufuncs that have a counterpart are ours
 where a tensor is among the arguments, or in a list that is one, and NumPy's of all else. Everything
 that has no counterpart is NumPy's own object.
 """
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from numba_grad.autograd.tensor_class import is_tensor, is_tensor_class
-from numba_grad.errors import explain
+from numba_grad.errors import DTypeError, explain
 from numba_grad.frontend.functions import creation, elementwise, ranges
 from numba_grad.frontend.functions.creation import Shape, asarray, empty
+from numba_grad.frontend.functions.shapes import broadcast_arrays, ravel, reshape
 from numba_grad.frontend.inputs.arrays import ArrayLike, has_tensors
 from numba_grad.frontend.tensors import array_api
 from numba_grad.frontend.tensors.flat_elements import ndenumerate
@@ -125,7 +127,7 @@ def _by_numpys_arguments(theirs: Function, ours: Function) -> Function:
     is_made_like = theirs in MADE_LIKE
     makes_arrays = is_made_like or ours.__module__ in (creation.__name__, ranges.__name__)
     if makes_arrays and not is_made_like and takes_numpys_arguments(theirs, ours):
-        return ours
+        return _of_any_dtype(theirs, ours)
 
     # Of a call by place alone, as many arguments as NumPy's and ours have in common; found when
     # it is first called, as most functions never are.
@@ -147,7 +149,25 @@ def _by_numpys_arguments(theirs: Function, ours: Function) -> Function:
             kwargs.pop("like", None)
         return call_function(theirs, args, kwargs)
 
+    if makes_arrays:
+        return _of_any_dtype(theirs, functools.wraps(ours)(call))
     return functools.wraps(ours)(call)
+
+
+def _of_any_dtype(theirs: Function, ours: Function) -> Function:
+    """`ours`, which makes tensors; of text, dates, records and objects it is NumPy's: programs keep
+    names and measurements that are missing in such arrays, beside those that they compute with."""
+
+    @functools.wraps(ours)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return ours(*args, **kwargs)
+        except DTypeError:
+            if _is_ours(args, kwargs):
+                raise
+            return theirs(*args, **kwargs)
+
+    return call
 
 
 def asarray_chkfinite(a: ArrayLike, dtype: object = None, order: str | None = None) -> "Tensor":
@@ -156,6 +176,46 @@ def asarray_chkfinite(a: ArrayLike, dtype: object = None, order: str | None = No
     if not elementwise.isfinite(result).all():
         raise ValueError(explain("asarray_chkfinite", "an element is inf or nan"))
     return result
+
+
+class vectorize(np.vectorize):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """NumPy's, which also takes tensors: Python's function of each element, one after the other.
+
+    So a branch on values is decided for each element. `ng.vmap` is faster, where there is none.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not _is_ours(args, kwargs):
+            return super().__call__(*args, **kwargs)
+        if self.signature is not None:
+            raise TypeError(
+                explain(
+                    "vectorize",
+                    "tensors are taken by functions of single elements",
+                    got={"signature": self.signature},
+                    fix="ng.vmap(function)(x), for the first axis of x",
+                )
+            )
+        given = {**dict(enumerate(args)), **kwargs}
+        names = [name for name in given if name not in self.excluded]
+        arrays = broadcast_arrays(*[asarray(given[name]) for name in names])
+        rows = zip(*[ravel(x) for x in arrays], strict=True)
+        results = [self._of_elements(given, dict(zip(names, row, strict=True))) for row in rows]
+        if not results:
+            raise ValueError(explain("vectorize", "no elements, so no results to know a dtype by"))
+        is_one = not isinstance(results[0], tuple)
+        outputs = [results] if is_one else list(zip(*results, strict=True))
+        dtypes: list[str | None] = list(self.otypes or "") or [None] * len(outputs)
+        joined = [
+            reshape(asarray(list(output), dtype), arrays[0].shape)
+            for output, dtype in zip(outputs, dtypes, strict=True)
+        ]
+        return joined[0] if is_one else tuple(joined)
+
+    def _of_elements(self, given: dict[Any, Any], elements: dict[Any, Any]) -> Any:
+        every = {**given, **elements}
+        in_place = [every.pop(place) for place in sorted(k for k in every if isinstance(k, int))]
+        return self.pyfunc(*in_place, **every)
 
 
 class _ArrayClass(type):
@@ -200,6 +260,7 @@ _others: dict[Any, Any] = {
     np.asarray_chkfinite: asarray_chkfinite,
     np.ndarray: ndarray,
     np.ndenumerate: ndenumerate,
+    np.vectorize: vectorize,
     **{
         reader: reader
         for reader in (np.load, np.loadtxt, np.fromfile, np.fromstring, np.frombuffer)

@@ -89,6 +89,41 @@ def tracing_body(
         own.clear()
 
 
+# Arguments of compiled functions. Apart, since graphs of these are taken to pieces when their trace
+# is over: who asks here has found that an argument has no value.
+_compiled_of: weakref.WeakKeyDictionary[Node, TracedBody] = weakref.WeakKeyDictionary()
+
+
+@contextlib.contextmanager
+def tracing_compiled(name: str, arguments: Sequence[Node], first_serial: int) -> Iterator[None]:
+    """While a function is run on `arguments` in order to be compiled."""
+    function = TracedBody("jit", name, first_serial, None)
+    for node in arguments:
+        _compiled_of[node] = function
+    try:
+        yield
+    finally:
+        function.is_running = False
+
+
+def check_compiled(argument: Node) -> None:
+    """Raise if `argument`, of which a value is wanted, is of a function whose trace is over.
+
+    Raises
+    ------
+    TracingError
+        If it is.
+    """
+    function = _compiled_of.get(argument)
+    if function is not None and not function.is_running:
+        raise _used_outside(
+            function,
+            None,
+            "the tensor as an argument of the function, which changes as without jit, or as part "
+            "of what the function returns, in place of an assignment to what it closes over",
+        )
+
+
 # Names of modules: whether they are neither this library's nor NumPy's.
 _is_users: dict[str, bool] = {}
 
@@ -116,7 +151,11 @@ class _Leak(NamedTuple):
     place: Place | None
 
 
-def _used_outside(body: TracedBody, place: Place | None) -> TracingError:
+def _used_outside(
+    body: TracedBody,
+    place: Place | None,
+    fix: str = "the tensor as part of what the function returns",
+) -> TracingError:
     line = None if place is None else _line(*place)
     return TracingError(
         explain(
@@ -124,7 +163,7 @@ def _used_outside(body: TracedBody, place: Place | None) -> TracingError:
             "a tensor of the inside is used outside, where it has no value",
             got={"made in": body, **({"at": line} if line else {})},
             expected="use of what the function returns",
-            fix="the tensor as part of what the function returns",
+            fix=fix,
         )
     )
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.errors import TracingError
 from numba_grad.frontend.inputs import guards
 
 pytestmark = pytest.mark.usefixtures("numpy_engine")
@@ -392,3 +393,29 @@ def test_what_a_function_assigns_to_is_its_own_and_what_others_assign_to_is_not(
     assert model.total == model.count == len(made) == 1
     model.scale = 5.0
     np.testing.assert_array_equal(jitted(X), 5 * X)
+
+
+def test_a_tensor_that_a_jitted_function_has_assigned_to_says_so_where_it_is_used():
+    buffer, kept = ng.zeros(3), []
+
+    def f(x):
+        buffer[:] = 0.0
+        buffer[1:] += x[1:]
+        kept.append(x * 2.0)
+        return (buffer * x).sum()
+
+    assert ng.jit(f)(np.ones(3)) == 2.0
+    uses = [
+        lambda: float(buffer[0]),
+        lambda: np.asarray(ng.jit(lambda x: x + buffer)(np.ones(3))),
+        lambda: ng.jit(f)(np.ones(3)),
+        lambda: np.asarray(ng.grad(lambda x: (x * kept[0]).sum())(np.ones(3))),
+        lambda: kept[0].numpy(),
+    ]
+    for use in uses:
+        with pytest.raises(
+            TracingError, match=r"(?s)used outside.* f, the .*as an argument of the"
+        ):
+            use()
+    with pytest.raises(TracingError, match="needs the value of a tensor while"):
+        ng.jit(lambda x: x * float(x[0]))(np.ones(3))

@@ -1,6 +1,5 @@
 """Tensors as Python's and NumPy's numbers: what loses no gradient, and what is refused."""
 
-import copy
 import math
 import pickle
 import re
@@ -65,7 +64,8 @@ NUMBERS = [
     (lambda x: x.tolist(), r"x\.detach\(\)\.tolist\(\)"),
     (lambda x: x.numpy(), r"x\.detach\(\)\.numpy\(\)"),
     (pickle.dumps, r"x\.detach\(\)"),
-    (copy.copy, r"x\.copy\(\)"),
+    (lambda x: X.dot(x), r"X @ x in place of X\.dot\(x\)"),
+    (lambda x: X.searchsorted(x), r"np\.searchsorted\(X, x\) in place of X\.searchsorted"),
 ]
 TEXT = [str, repr, "{}".format, lambda x: f"{x[0]:.3f}", lambda x: "%g %s" % (x[0], x)]  # noqa: UP031
 CONTROL = [

@@ -213,6 +213,10 @@ def test_from_buffers_and_iterators():
     check(ng.fromiter(iter([1, 2, 3]), "f4", 2), np.array([1, 2], "f4"))
     with pytest.raises(DTypeError):
         ng.fromiter("ab", "U1")
+    of_tensors = ng.grad(lambda x: (ng.fromiter((v * v for v in x), float, 2) * [1, 10]).sum())
+    assert of_tensors(np.array([1.0, 2.0, 3.0])).tolist() == [2.0, 40.0, 0.0]
+    with pytest.raises(ValueError, match="too short"):
+        ng.grad(lambda x: ng.fromiter(iter(x), float, 4).sum())(np.ones(3))
 
 
 def test_other_shapes_and_dtypes_than_the_prototype():

@@ -551,3 +551,22 @@ def test_an_array_indexed_by_what_is_traced_is_to_be_a_tensor(index):
     with pytest.raises(TracingError, match=r"ng\.take\(\.\.\.\)"):
         ng.jit(lambda i: np.take(table, i, axis=0))(index)
     np.testing.assert_array_equal(ng.jit(lambda i: ng.asarray(table)[i])(index), table[index])
+
+
+def test_lists_with_indices_that_are_computed():
+    def f(x):
+        k = np.argmax(x[:, 0])
+        y = x.copy()
+        y[[0, k]] = y[[k, 0]]
+        y[[k, 1]] += 1.0
+        np.add.at(y, [k, k], 2.0)
+        read = y[0, [1, k]].sum() + np.take(y, [k, 0], axis=0).sum() + y[[k], :2].sum()
+        return (y * np.arange(9.0).reshape(3, 3)).sum() + read
+
+    x = np.array([[1.0, 2.0, 3.0], [7.0, 0.0, 1.0], [9.0, 4.0, 5.0]])
+    value, slope = ng.value_and_grad(f)(x)
+    jitted = ng.jit(ng.value_and_grad(f))(x)
+    assert float(value) == float(jitted[0]) == f(x)
+    assert slope.tolist() == jitted[1].tolist()
+    by_rows = ng.vmap(lambda x, k: x[[k, 0]].sum())(x, np.array([1, 2, 0]))
+    assert by_rows.tolist() == [3.0, 8.0, 18.0]

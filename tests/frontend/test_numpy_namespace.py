@@ -4,6 +4,7 @@ import importlib
 import inspect
 import math
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -11,10 +12,12 @@ from types import ModuleType
 
 import numpy
 import pytest
+import scipy.linalg
 
 import numba_grad as ng
 import numba_grad.numpy as np
 import numba_grad.numpy.random as npr
+from numba_grad.errors import DTypeError, GradientError, TracingError
 from numba_grad.frontend.namespaces import NAMESPACES
 from numba_grad.frontend.numpy_namespace import Ufunc
 from numba_grad.frontend.tensors.numpy_functions import of_function, of_ufunc
@@ -46,7 +49,9 @@ def is_whose_it_should_be(name: str) -> bool:
     if isinstance(theirs, numpy.ufunc):
         return isinstance(ours, Ufunc) if theirs in of_ufunc else ours is theirs
     if isinstance(theirs, type) or not callable(theirs):
-        return ours is theirs or name in ("ndarray", "ndenumerate") or name in ng.__all__
+        return (
+            ours is theirs or name in ("ndarray", "ndenumerate", "vectorize") or name in ng.__all__
+        )
     if theirs in of_function:
         is_reader = name in ("fromfile", "fromstring", "frombuffer")
         return (ours is theirs) == is_reader
@@ -277,3 +282,89 @@ def test_numpys_scalars_are_made_of_integers_within_gradients():
         return x[largest] * np.float64(np.sum(x > 1)) * np.int32(np.sum(x > 2))
 
     assert ng.grad(f)(numpy.array([1.0, 2.0, 3.0])).tolist() == [0, 0, 2]
+
+
+def test_text_dates_records_and_objects_are_numpys_arrays():
+    made = [
+        np.array(["a", "b", "a"]),
+        np.array([[None] * 2]),
+        np.asarray([{}, "x"], dtype=object),
+        np.zeros(3, dtype=[("name", "U5"), ("mass", float)]),
+        np.empty(2, dtype=object),
+        np.full(2, None),
+        np.arange("2020-01-01", "2020-01-04", dtype="datetime64[D]"),
+        np.zeros_like(numpy.array(["a"])),
+    ]
+    assert all(isinstance(x, numpy.ndarray) for x in made)
+    assert [x.dtype.kind for x in made] == ["U", "O", "O", "V", "O", "O", "M", "U"]
+    with pytest.raises(TypeError):
+        np.zeros(2, dtype="no dtype")
+    with pytest.raises(DTypeError):
+        np.array([ng.tensor(1.0), None])
+
+    def f(x):
+        names, parts = np.array(["a", "b", "a"]), np.empty(2, dtype=object)
+        parts[0], parts[1] = x[names == "a"], x[names == "b"]
+        return np.sum(parts[0] ** 2) + 3 * np.sum(parts[1])
+
+    x = numpy.array([1.0, 2.0, 3.0])
+    assert ng.grad(f)(x).tolist() == [2.0, 3.0, 6.0]
+    assert ng.jit(ng.grad(f))(x).tolist() == [2.0, 3.0, 6.0]
+
+
+def test_vectorize_takes_tensors():
+    @np.vectorize
+    def clipped(x, low=0.0):
+        return x * x if x > low else low
+
+    x = numpy.array([[1.0, -2.0, 3.0]])
+    assert isinstance(clipped(x), numpy.ndarray)
+    assert ng.grad(lambda x: np.sum(clipped(x)))(x).tolist() == [[2.0, 0.0, 6.0]]
+    of_both = ng.grad(lambda x, y: np.sum(clipped(x, low=y) * x), argnums=(0, 1))
+    by_x, by_y = of_both(x, numpy.array([[0.5], [2.0]]))
+    assert by_x.tolist() == [[3.0 + 2.0, 0.5 + 2.0, 27.0 * 2]]
+    assert by_y.tolist() == [[-2.0], [1.0 - 2.0]]
+
+    several = np.vectorize(lambda x, table: (x * table[1], x > 0), excluded={1})
+    product, is_positive = several(ng.tensor([1.0, -1.0]), [5.0, 7.0])
+    assert product.tolist() == [7.0, -7.0] and is_positive.tolist() == [True, False]
+    assert np.vectorize(lambda x: x, otypes="f")(ng.tensor([1.0])).dtype == "f4"
+    double = ng.jit(ng.grad(lambda x: np.sum(np.vectorize(lambda v: v * v)(x))))
+    assert double(x).tolist() == [[2.0, -4.0, 6.0]]
+    with pytest.raises(TypeError, match=r"ng\.vmap"):
+        np.vectorize(np.sum, signature="(n)->()")(ng.tensor([1.0]))
+    with pytest.raises(ValueError, match="no elements"):
+        clipped(ng.tensor([]))
+
+
+def test_checks_of_numpys_compare_values_without_their_gradients():
+    def f(x):
+        numpy.testing.assert_allclose(x * 2, [2.0, 4.0])
+        np.testing.assert_array_less(0, x)
+        with pytest.raises(AssertionError, match="Mismatched elements: 1 / 2"):
+            numpy.testing.assert_array_equal(x, [1.0, 3.0])
+        return np.sum(x**2)
+
+    assert ng.grad(f)(numpy.array([1.0, 2.0])).tolist() == [2.0, 4.0]
+
+
+def test_other_functions_of_the_same_name_are_not_recommended():
+    def f(coefficients):
+        return numpy.polynomial.polynomial.polyval(2.0, coefficients)
+
+    for transformed in (ng.grad(f), ng.jit(f)):
+        with pytest.raises((GradientError, TracingError)) as caught:
+            transformed(numpy.array([1.0, 2.0]))
+        assert "ng.polyval" not in str(caught.value)
+    # SciPy's triangle is another one than NumPy's by default.
+    fixes = {"cholesky": "cholesky(..., upper=True)", "qr": "qr(..., mode='complete')"}
+    for name, fix in fixes.items():
+        theirs = getattr(scipy.linalg, name)
+        with pytest.raises(GradientError, match=re.escape(f"ng.linalg.{fix}")):
+            ng.grad(lambda x, theirs=theirs: np.sum(theirs(x)[0]))(numpy.eye(2))
+
+
+def test_text_of_what_is_traced_says_so():
+    seen = []
+    ng.jit(lambda x: seen.append(np.array2string(x, precision=2)) or x)(numpy.ones(2))
+    assert seen == ["tensor(<traced>, shape=(2,), dtype=float64)"]

@@ -554,6 +554,37 @@ def test_copies():
     assert pickle.loads(pickle.dumps(y)).tolist() == [2.0, 4.0]
 
 
+def test_copies_within_functions_keep_their_history():
+    class State:
+        def __init__(self, x):
+            self.x = x
+            self.before = [x * 2]
+
+    def f(x):
+        state = State(x * x)
+        snapshot = copy.deepcopy(state)
+        state.x += 1.0
+        state.before[0][0] = 0.0
+        first = copy.copy(x)
+        first[1] = x[0]
+        return (snapshot.x * state.x + snapshot.before[0] + state.before[0] + first).sum()
+
+    x = np.array([1.0, 2.0])
+    # x^4 + x^2 + 2 x^2 of both, 2 x^2 of the second, and x[0] twice.
+    expected = [4 + 2 + 4 + 2, 32 + 4 + 8 + 8]
+    assert ng.grad(f)(x).tolist() == expected
+    assert ng.jit(ng.grad(f))(x).tolist() == expected
+    assert float(ng.jit(f)(x)) == float(f(ng.tensor(x))) == float(ng.vmap(f)(x[None])[0])
+
+
+def test_copies_of_what_a_jitted_function_closes_over_are_made_at_each_call():
+    weights = ng.tensor([1.0, 2.0])
+    f = ng.jit(lambda x: x * copy.copy(weights) + copy.deepcopy({"w": weights})["w"])
+    assert f(np.ones(2)).tolist() == [2.0, 4.0]
+    weights[0] = 5.0
+    assert f(np.ones(2)).tolist() == [10.0, 4.0]
+
+
 def test_copies_keep_values_bits_and_dtypes():
     values = [np.float32([0.0, -0.0, np.nan, np.inf]), np.array(1 + 2j), np.zeros((0, 3), bool)]
     for value in values:

@@ -23,7 +23,7 @@ from numba_grad.compiler.partition.roles import (
 )
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import ARGUMENT, Node, SharedParams
-from numba_grad.graph.traced_bodies import check_inside
+from numba_grad.graph.traced_bodies import check_compiled, check_inside
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import by_serial, in_order_of_recording, toposort, value_inputs
 from numba_grad.locks import new_lock
@@ -419,6 +419,7 @@ def graph_of(target: ClosedGraph, numbers: tuple[int, ...], table: "Signatures")
 def _role(node: Node) -> int:
     if node.op is ARGUMENT:
         check_inside(node)
+        check_compiled(node)
         raise InternalError(f"flatten: {node} has no value; it is the parameter of a trace")
     if is_item_of_call(node):
         return Role.CALL_ITEM

@@ -35,6 +35,7 @@ from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf
+from numba_grad.graph.traced_bodies import tracing_compiled
 from numba_grad.graph.types import Type, array_type
 from numba_grad.graph.walk import in_order_of_recording, is_traced, value_inputs
 from numba_grad.locks import LocksByKey, new_lock
@@ -452,7 +453,10 @@ class Jitted:
         outer, trace = current.trace, Trace(shared_copy, first)
         current.trace = trace
         try:
-            with order.scope(order.new_argument) as scope:
+            with (
+                tracing_compiled(self.__name__, arguments, first),
+                order.scope(order.new_argument) as scope,
+            ):
                 leaves, structure = trees.flatten(function(*args, **kwargs))
                 outputs = self._outputs(leaves)
                 changed = [k for k, x in enumerate(tensors) if _is_other(x._node, given[k])]

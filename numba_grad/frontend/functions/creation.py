@@ -6,6 +6,7 @@ their values.
 
 import operator
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
     as_optional_dtype,
+    has_tensors,
     is_scalar,
     node_of,
     own_array,
@@ -214,8 +216,15 @@ def frombuffer(
 
 
 def fromiter(iterable: Iterable[Any], dtype: object, count: int = -1) -> "Tensor":
-    """The first `count` numbers, or all, that `iterable` gives, along one axis."""
-    return tensor(np.fromiter(iterable, as_dtype(dtype), count), copy=False)
+    """The first `count` numbers, or all, that `iterable` gives, along one axis. Gradients flow
+    through."""
+    values = list(iterable if count < 0 else islice(iterable, count))
+    if has_tensors(values):
+        if len(values) < count:
+            what = "the iterator is too short"
+            raise ValueError(explain("fromiter", what, got={"values": len(values), "count": count}))
+        return asarray(values, dtype)
+    return tensor(np.fromiter(values, as_dtype(dtype), count), copy=False)
 
 
 def zeros(

@@ -14,12 +14,14 @@ from numba_grad.frontend.inputs.arrays import (
     constant_beside,
     known_value,
     node_of,
+    stacked_tensors,
     value_of,
     wrap,
 )
 from numba_grad.frontend.inputs.tracing import is_tracing, values_asked_for
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import array_type, broadcast_shapes, normalize_axis
+from numba_grad.graph.walk import is_traced
 from numba_grad.ops.families import broadcast_to, cast, placed, reshape
 from numba_grad.ops.index_expressions import take_index
 from numba_grad.ops.indexing import check_range
@@ -47,6 +49,9 @@ def _entry_of_node(entry: Any) -> Any:
     if kind is slice or kind is int:
         return entry
     node = node_of(entry)
+    if kind is list:  # of rows to exchange, for instance: x[[0, k]], where k may have no value yet
+        joined = stacked_tensors(entry)
+        return entry if joined is None or not is_traced(joined) else joined
     if node is None and isinstance(entry, np.ndarray) and is_tracing():
         values_asked_for(as_node(entry))  # they are checked now, and are part of the graph
     return entry if node is None else node

@@ -22,7 +22,7 @@ from numba_grad.frontend.inputs.calling_lines import instead_of_conversion, inst
 from numba_grad.frontend.inputs.tracing import current, values_asked_for
 from numba_grad.graph import placement
 from numba_grad.graph.node import OPS, Node, leaf, numbers
-from numba_grad.graph.traced_bodies import check_inside
+from numba_grad.graph.traced_bodies import check_compiled, check_inside
 from numba_grad.graph.types import CPU, DTYPES, KNOWN, SUPPORTED, as_dtype
 from numba_grad.graph.walk import is_traced, stands_for_a_value, toposort, traced_arguments
 from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
@@ -543,7 +543,7 @@ _fixes_under_tracing = {
 _CONVERSIONS = frozenset(
     (
         *("float", "int", "complex", "item", "tolist", "index"),
-        *("numpy", "asarray", "pickle", "copy", "save", "__dlpack__", "__cuda_array_interface__"),
+        *("numpy", "asarray", "pickle", "save", "__dlpack__", "__cuda_array_interface__"),
     )
 )
 _FIXED_ARGUMENT = (
@@ -584,6 +584,7 @@ def computed_value(node: Node, operation: str) -> Any:
         if is_traced(node):
             for argument in traced_arguments([node]):
                 check_inside(argument, node)
+                check_compiled(argument)
             raise TracingError(
                 explain(
                     operation,

@@ -254,6 +254,10 @@ def _instead_of_call(line: Line, call: ast.Call) -> str:
             f"x itself in place of {name}(x): NumPy's functions take tensors; x.astype(float) for "
             "another dtype, x.copy() for a copy"
         )
+    if _is_method_of_array(line, call.func):
+        owner, method = name.rsplit(".", 1)
+        function = f"{owner} @ x" if method == "dot" else f"np.{method}({owner}, x)"
+        return f"{function} in place of {name}(x): methods of arrays take arrays alone"
     if called is range:
         return (
             "ng.fori_loop, or jit(f, control_flow=True), for the loop; static_argnums=... for the "
@@ -264,6 +268,13 @@ def _instead_of_call(line: Line, call: ast.Call) -> str:
     if isinstance(called, type) and issubclass(called, (float, complex, np.generic)):
         return f"x itself in place of {name}(x): NumPy's functions and operators take tensors"
     return ""
+
+
+def _is_method_of_array(line: Line, called: ast.expr) -> bool:
+    if not isinstance(called, ast.Attribute):
+        return False
+    is_named_so = all(callable(getattr(x, called.attr, None)) for x in (np, np.ndarray))
+    return is_named_so and not isinstance(line.evaluated(called.value), ModuleType)
 
 
 def instead_of_truth() -> str:

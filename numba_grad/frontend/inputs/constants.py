@@ -22,7 +22,6 @@ AS_CONSTANT = {
     "numpy": "x.detach().numpy() for its values",
     "numpy.asarray": "x.detach().numpy() for its values",
     "pickle": "x.detach(), whose values travel without history",
-    "copy": "x.copy(), which has the gradient",
     "tensor": "ng.array(x) or x.copy(), which have the gradient; x.detach() for a constant",
 }
 

@@ -25,7 +25,7 @@ from numba_grad.frontend.inputs.calling_lines import (
 )
 from numba_grad.frontend.inputs.constants import AS_CONSTANT, value_of_constant
 from numba_grad.frontend.tensors import array_api, interchange, protocols
-from numba_grad.frontend.tensors.callers import own_function_in_place_of_caller
+from numba_grad.frontend.tensors.callers import is_checking, own_function_in_place_of_caller
 from numba_grad.frontend.tensors.numpy_functions import MADE_LIKE
 from numba_grad.graph.node import Node, grad_mode
 from numba_grad.graph.types import CPU
@@ -265,6 +265,8 @@ def _value_without_gradient(node: Node, operation: str) -> np.ndarray:
             raise _assigned_to_array(node, line)
         if is_traced(node):
             return _value_or_advice(node, operation)  # detached, it would be an error as well
+        if is_checking():
+            return value_of(node, operation)
         raise GradientError(
             explain(
                 operation,

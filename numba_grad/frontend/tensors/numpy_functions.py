@@ -17,6 +17,7 @@ from numba_grad.frontend.functions import (
 from numba_grad.frontend.inputs.arrays import as_node, value_of
 from numba_grad.frontend.namespaces import namespace
 from numba_grad.frontend.tensors import absent_attributes, interchange
+from numba_grad.graph.walk import is_traced
 
 Function = Callable[..., Any]
 
@@ -57,7 +58,10 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
 
 
 def _array2string(a: Any, *positional: Any, **arguments: Any) -> str:
-    return np.array2string(value_of(as_node(a), "numpy.array2string"), *positional, **arguments)
+    node = as_node(a)
+    if is_traced(node):
+        return str(a)  # as f"{a}"
+    return np.array2string(value_of(node, "numpy.array2string"), *positional, **arguments)
 
 
 def _array_repr(

@@ -13,6 +13,7 @@ import numpy as np
 
 from numba_grad.autograd import graph, hooks, state, tensor_class, views
 from numba_grad.autograd.backward import backward as backward_from
+from numba_grad.autograd.running import transform_behind
 from numba_grad.autograd.tensor_class import new_tensor, recorded_tensor
 from numba_grad.compiler.backends import copied_to
 from numba_grad.errors import DTypeError, GradientError, explain
@@ -21,6 +22,7 @@ from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_assigned,
     flush,
+    value_of,
 )
 from numba_grad.frontend.inputs.constants import value_of_constant
 from numba_grad.frontend.inputs.devices import device_name, on_device
@@ -42,6 +44,7 @@ from numba_grad.graph.node import (
     new_node,
 )
 from numba_grad.graph.types import CPU, Type
+from numba_grad.graph.walk import is_traced
 from numba_grad.ops.index_expressions import (
     assign_index,
     basic_expression,
@@ -395,10 +398,21 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
         return _rebuilt, (value, self._node.requires_grad, self.device)
 
     def __copy__(self) -> "Tensor":
-        value = value_of_constant(self._node, "copy")
+        if self._is_of_running_function():
+            return self.copy()
+        value = value_of(self._node, "copy")
         return _rebuilt(value, self._node.requires_grad, self.device)
 
+    def _is_of_running_function(self) -> bool:
+        """Whether a function that is traced meets it, or one that is differentiated has made it of
+        its arguments: there a copy, as of the state of a simulation, is what it is of an array."""
+        if current.trace is not None or is_traced(self._node):
+            return True
+        return transform_behind(self._node) is not None
+
     def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
+        if self._is_of_running_function():
+            return self.copy()
         if not self.is_leaf:
             raise GradientError(
                 explain(
