@@ -27,6 +27,7 @@ from numba_grad.autograd.tensor_class import is_tensor, new_tensor
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import OPS, Node, Op, grad_mode, record, recording
 from numba_grad.graph.types import Type
+from numba_grad.graph.walk import rebuilt
 from numba_grad.locks import new_lock
 from numba_grad.ops.elementwise import detach
 from numba_grad.ops.families import full
@@ -200,6 +201,7 @@ def assign(
     _refuse_read_only(view)
     if node.requires_grad:
         _refuse_part_of_leaf(tensor)
+        node = _past_hooks(tensor, node)
     others = [x for x in _live(view.members) if x is not tensor and x._view is not None]
     if not others:
         tensor._view = None
@@ -262,13 +264,60 @@ def _assign_through(
             else:
                 # Nobody knows the rest of the array any more.
                 blank = full(0, array.type.shape, array.type.dtype, array.type.device)
-                known = _written(blank, own_path, other._node)
+                known = _written(blank, own_path, _read_past_hooks(other))
                 new = _read(_written(known, path, node), own_path)
             moves.append((other, state.successor(other, new, keeps_history)))
     if base is not None:
         moves.insert(0, (base, new_base))
     for moved, new in moves:
         state.move_on(moved, new)
+
+
+def _past_hooks(tensor: Any, node: Node) -> Node:
+    """As in torch, `node`, the next value of a view, goes on from the array itself: not through
+    hooks of the view, or of one that it was made of, which are of former values."""
+    former = tensor._node
+    x = _read_past_hooks(tensor)
+    if x is former:
+        return node
+    made = []  # of the former value
+    while node is not former:
+        made.append(node)
+        node = node.inputs[0]
+        if not node.inputs:
+            return made[0]
+    for y in reversed(made):
+        x = rebuilt(y, (x, *y.inputs[1:]), {})
+    return x
+
+
+def _read_past_hooks(tensor: Any) -> Node:
+    """The node of a tensor, or where views on the way to it have hooks, one that is read anew."""
+    x, view = tensor._node, tensor._view
+    if not any(y.autograd is not None and y.autograd.hooks for y in _reading(x, view, None)):
+        return x
+    read = _reading(x, view, _array_of(view))  # the array's own hooks stay
+    if not read:
+        return x
+    x = read[-1].inputs[0]
+    for y in reversed(read):
+        x = rebuilt(y, (x, *y.inputs[1:]), {})
+    return x
+
+
+def _reading(x: Node, view: TensorView, array: TensorView | None) -> list[Node]:
+    """The nodes by which a view is read from an array, or from the first one, the last one first:
+    as far down as the view was not written to since."""
+    moves, current = 0, view
+    while current is not array and current.parent is not None:
+        moves += len(current.steps)
+        current = current.parent
+    read = []
+    while moves and x.inputs:
+        read.append(x)
+        moves -= x.op.name != "identity"
+        x = x.inputs[0]
+    return read
 
 
 def _part_of(parent: TensorView, steps: Sequence[Step]) -> TensorView:

@@ -136,7 +136,7 @@ def _append(value: Any, parts: list[bytes]) -> None:
     elif kind is Op or isinstance(value, np.dtype):
         parts.append(_named(value))
     elif kind is Type:
-        _append(_described(value), parts)
+        parts.append(_of_type(value))
     elif hasattr(value, "arguments") and hasattr(value, "outputs"):
         parts.append(b"call" + _digest_of_call(value))
     else:
@@ -146,6 +146,11 @@ def _append(value: Any, parts: list[bytes]) -> None:
 @functools.cache
 def _named(value: Op | np.dtype) -> bytes:
     return canonical(("op" if isinstance(value, Op) else "dtype", value.name))
+
+
+@functools.cache
+def _of_type(type: Type) -> bytes:
+    return canonical(_described(type))
 
 
 def _described(type: Type) -> tuple[Any, ...]:

@@ -69,7 +69,13 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> "Tensor":
 
 
 def polymul(a1: ArrayLike, a2: ArrayLike) -> "Tensor":
-    """The product of two polynomials: the convolution of their coefficients."""
+    """The product of two polynomials: the convolution of their coefficients.
+
+    Notes
+    -----
+    Leading zeros stay, so that the number of coefficients is that of the arguments, whatever their
+    values. NumPy's drops those of the arguments before; the polynomial is the same.
+    """
     x, y = _two("polymul", a1, a2)
     return convolve(x, y)
 

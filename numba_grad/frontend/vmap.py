@@ -5,10 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.errors import ShapeError, explain
+from numba_grad.autograd.tensor_class import is_tensor
+from numba_grad.autograd.views import assign
+from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.frontend.derived_functions import derived_from
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, wrap
+from numba_grad.frontend.inputs.changed_arguments import change, numbers_of_changed
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument
 from numba_grad.graph.types import normalize_axis
@@ -65,21 +68,34 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         }
         size = _common_size(mapped, structure)
         members: dict[Node, Node] = {}
+        stand_ins = list(leaves)
         for k, x in mapped.items():
             # It requires grad where the batch does: `f` may differentiate, and must see what is the
             # caller's.
             member = argument(x.type.of_shape(x.shape[1:]), x.requires_grad)
             members[member] = x
-            leaves[k] = wrap(member)
+            # An identity, since a leaf that requires grad would refuse `x[i] = v`.
+            stand_ins[k] = wrap(OPS["identity"](member) if x.requires_grad else member)
+        tensors = [k for k, x in enumerate(stand_ins) if is_tensor(x)]
+        before = [stand_ins[k]._node for k in tensors]
         with order.scope(order.token) as scope:
-            out = f(*trees.unflatten(structure, leaves), **kwargs)
+            out = f(*trees.unflatten(structure, stand_ins), **kwargs)
+        numbers = numbers_of_changed([stand_ins[k] for k in tensors], before)
+        changed = [tensors[number] for number in numbers]
+        for k, number in zip(changed, numbers, strict=True):
+            if axes[k] is None:
+                assign(stand_ins[k], before[number])
+                raise _changed_for_all(_name(structure, k), before[number])
         out_leaves, out_structure = trees.flatten(out)
-        nodes = [as_node(x) for x in out_leaves]
+        nodes = [*[stand_ins[k]._node for k in changed], *map(as_node, out_leaves)]
         if scope.communicates:
             *results, token = batch([*nodes, scope.token()], members, size)
             order.advance(results, wrap(token)[0]._node)
         else:
             results = batch(nodes, members, size)
+        after, results = results[: len(changed)], results[len(changed) :]
+        after = [_axis_to(x, axes[k], "") for k, x in zip(changed, after, strict=True)]
+        change("vmap", leaves, changed, after)
         positions = _prefix("out_axes", out_axes, out)
         return trees.unflatten(
             out_structure,
@@ -90,6 +106,18 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         )
 
     return batched
+
+
+def _changed_for_all(name: str, node: Node) -> TracingError:
+    return TracingError(
+        explain(
+            "vmap",
+            "the function changes in place what is the same for all examples",
+            got={name: node.type},
+            expected="changes of what each example has its own part of",
+            fix="y = x.copy() inside; or the result of each example, and a sum of them outside",
+        )
+    )
 
 
 def _axes_of_leaves(in_axes: Any, args: tuple[Any, ...]) -> list[Any]:

@@ -47,6 +47,8 @@ def with_common_arguments(branches: Sequence[CallTarget], operands: int) -> Bran
             ]
             arguments = [*own.arguments[:operands], *[x for part in constants for x in part]]
             result.append(CallTarget(own.name, arguments, own.outputs))
+        # As long as these live, so do those that they are made of, which equal ones are known by.
+        result[0].derived("made of", lambda: tuple(branches))
         return tuple(result)
 
     return branches[0].derived(("common arguments", tuple(branches), operands), make)

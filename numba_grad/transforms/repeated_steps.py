@@ -13,6 +13,8 @@ import numpy as np
 from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node, record, recording
 from numba_grad.graph.survey import NodeSurvey, survey_of
 from numba_grad.graph.types import CPU, TupleType
+from numba_grad.ops.cheap_branches import are_cheap
+from numba_grad.ops.control import item
 from numba_grad.transforms.assigned_rows import (
     UPDATE,
     BaseRow,
@@ -23,6 +25,7 @@ from numba_grad.transforms.assigned_rows import (
     row_part,
     rows_read_again,
 )
+from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loop_sizes import LARGEST_VALUE
 
 if TYPE_CHECKING:
@@ -457,12 +460,16 @@ def _types_of_numbers(
 def is_fit(node: Node) -> bool:
     """Whether an operation as this one may be in a loop."""
     type = node.type
-    return (
-        node.op.family in _FAMILIES
-        and type.__class__ is not TupleType
-        and type.size <= LARGEST_VALUE
-        and type.device == CPU
-    )
+    if type.__class__ is TupleType:
+        return node.op.name == "branch" and type.device == CPU and _is_cheap(node)
+    is_known = node.op.family in _FAMILIES or (node.op is item and is_fit(node.inputs[0]))
+    return is_known and type.size <= LARGEST_VALUE and type.device == CPU
+
+
+def _is_cheap(branch: Node) -> bool:
+    branches: tuple[CallTarget, ...] = branch.params["branches"]
+    numbers = range(len(branches[0].outputs))
+    return branches[0].derived(("is cheap", branches), lambda: are_cheap(branches, numbers))
 
 
 def _name_of(params: dict[str, Any]) -> str:
@@ -473,6 +480,7 @@ def _name_of(params: dict[str, Any]) -> str:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
+    # A graph's own name has its address: equal ones are one (`known_bodies.py`).
     return value is None or isinstance(
-        value, (bool, int, float, complex, str, bytes, np.dtype, np.generic)
+        value, (bool, int, float, complex, str, bytes, np.dtype, np.generic, CallTarget)
     )

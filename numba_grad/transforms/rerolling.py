@@ -25,7 +25,8 @@ from numba_grad.graph.node import (
     recording,
 )
 from numba_grad.graph.survey import are_free
-from numba_grad.graph.walk import copied, in_order_of_recording, toposort
+from numba_grad.graph.walk import copied, in_order_of_recording, rebuilt, toposort
+from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params, slice_params
 from numba_grad.transforms.assigned_rows import UPDATE
@@ -228,9 +229,9 @@ class _Loop:
                     change[place + 1] += _NEVER
                     change[place + 1 + min(number - x, period)] -= _NEVER
         places = np.arange(period)
-        cost = np.array(
-            [x.type.nbytes + 1 for x in recorded.nodes[steps.first : steps.first + period]]
-        )
+        nodes = recorded.nodes[steps.first : steps.first + period]
+        # Of what has several results, these go on.
+        cost = np.array([_NEVER if several_results(x) else x.type.nbytes + 1 for x in nodes])
         np.add.at(change, places + 1, cost)
         np.add.at(change, places + 1 + last_use % period, -cost)
         crossing = np.cumsum(change[:-1]).reshape(2, period).sum(axis=0)
@@ -294,6 +295,8 @@ class _Loop:
     def _begins_well(self) -> bool:
         """Whether the first step finds what it reads."""
         first, recorded, constants = self.steps.first, self.recorded, self.constants
+        if any(map(several_results, constants.values())):
+            return False
         read = [recorded.inputs_of(first + place)[k] for place, k in self.sequences]
         if any(number >= first for number in (*constants, *read)):
             return False  # of the first step itself
@@ -419,11 +422,16 @@ class _Loop:
         self.stacked = list(dict.fromkeys([*stacked, *self.assigned.values()]))
         if not self.carried and not self.stacked:
             return None  # nobody reads what it computes
+        places = [*self.stacked, *[place for place, _ in self.carried]]
+        if any(several_results(recorded.nodes[steps.first + place]) for place in places):
+            return None
         sizes = [recorded.nodes[steps.first + place].type.size for place in self.stacked]
         if self.largest_row is not None and max(sizes, default=0) > self.largest_row:
             return None
         for place in self.invariant.values():
-            self.constants[steps.first + place] = recorded.nodes[steps.first + place]
+            x = recorded.nodes[steps.first + place]
+            if not several_results(x):  # whose results are the same as well
+                self.constants[steps.first + place] = x
         rows = [x for key in self.sequences if (x := self._sequence(*key)) is not None]
         if len(rows) < len(self.sequences):
             return None
@@ -497,7 +505,8 @@ class _Loop:
             for key, x in zip(self.sequences, sequences, strict=True)
         }
         constants = {number: stand_in(x) for number, x in self.constants.items()}
-        made = {place: constants[first + same] for place, same in self.invariant.items()}
+        own = {number - first: x for number, x in constants.items()}  # by place
+        made = {place: own[same] for place, same in self.invariant.items() if same in own}
         views: dict[tuple[int, ...], Node] = {}
         for place in range(steps.period):
             if place in self.invariant or place in self.assigned:
@@ -530,7 +539,7 @@ class _Loop:
                 made[place] = views[key]
                 continue
             with recording(node.requires_grad):  # not of what the user has recorded without
-                made[place] = views[key] = record(node.op, tuple(given), node.params)
+                made[place] = views[key] = rebuilt(node, tuple(given), {})
         outputs = [
             made[place] if delay == 1 else carried[place, delay - 1]
             for place, delay in self.carried

@@ -34,6 +34,13 @@ def test_arithmetic(name):
         same(function(q, ng.tensor(p)), function(q, p), 1e-6)
 
 
+def test_leading_zeros_of_a_product_stay():
+    p, q = np.array([0.0, 2.0, 1.0]), np.array([0.0, 0.0, 3.0])
+    ours, theirs = np.polymul(ng.tensor(p), q), np.polymul(p, q)
+    same(ours, np.concatenate([np.zeros(len(ours) - len(theirs)), theirs]))
+    same(np.polyval(ours, X), np.polyval(theirs, X))
+
+
 def test_division():
     for u, v in (
         (P, Q),

@@ -105,6 +105,16 @@ def test_that_of_a_while_loop_counts_steps_whose_number_nobody_knows(bars):
     assert bar.total is None and bar.drawn[-1] == 300 and len(bar.drawn) > 2
 
 
+def test_bounds_may_be_known_when_it_runs_only(bars):
+    def loop(n, x):
+        return ng.fori_loop(0, n, lambda i, c: step(c), x, progress="relaxing")
+
+    ng.jit(loop)(300, X)
+    (bar,) = bars
+    assert bar.desc == "relaxing"
+    assert bar.total is None and bar.drawn[-1] == 300 and len(bar.drawn) > 2
+
+
 def test_a_loop_that_is_one_kernel_is_shown_by_what_that_counts(bars):
     count = 3_000_000
     f = ng.jit(lambda x: ng.fori_loop(0, count, lambda i, c: c * 0.5 + 1, x, progress="kernel"))

@@ -335,7 +335,54 @@ def rows_of_an_array_of_numpy(p: Any, data: Any) -> Any:
     return total + 0.0 * np.sum(data)
 
 
+def minmod(a: Any, b: Any) -> Any:
+    def smaller() -> Any:
+        return ng.cond(np.abs(a) < np.abs(b), lambda: a, lambda: b)
+
+    return ng.cond(a * b <= 0.0, lambda: 0.0 * a, smaller)
+
+
+def limited_slopes(p: Any, data: Any) -> Any:
+    u, total = data[:, 0], 0.0
+    for k in range(1, 59):
+        slope = minmod(u[k] - u[k - 1], u[k + 1] - u[k])
+        total = total + (u[k] + 0.5 * (1.0 - p[0]) * slope) ** 2
+    return total + 0.0 * np.sum(p)
+
+
+def thresholds(p: Any, data: Any) -> Any:
+    def over(level: Any, spilled: Any) -> Any:
+        return p[0], spilled + (level - p[0]) ** 2, level
+
+    def under(level: Any, spilled: Any) -> Any:
+        return 0.99 * level, 1.0 * spilled, 0.0 * level
+
+    level, spilled, last, levels = 0.0, 0.0, 0.0, []
+    for k in range(60):
+        level = level + data[k, 0] ** 2
+        level, spilled, last = ng.cond(level > p[0], over, under, level, spilled)
+        levels.append(level)
+    return spilled + np.sum(np.stack(levels) * data[:, 1]) + last + 0.0 * np.sum(p)
+
+
+def choices_of_the_same(p: Any, data: Any) -> Any:
+    """Of what does not change, of what the step before has chosen, and of three."""
+    y, z = p[:2], p[2]
+    for k in range(60):
+        rate = ng.cond(p[3] > p[2], lambda: p[2] * 0.1, lambda: p[3] * 0.2)
+        y = y + 0.1 * rate * np.sin(y + z) * data[k]
+        z = ng.switch(
+            np.floor(y[0] * 4.0).astype(int) % 3,
+            [lambda z: 0.9 * z, lambda z: z + 0.1, lambda z: np.sin(z)],
+            z,
+        )
+    return np.sum(y) * z
+
+
 ROLLED = [
+    limited_slopes,
+    thresholds,
+    choices_of_the_same,
     rows_of_an_array_of_numpy,
     rows_backwards,
     rows_assigned_backwards,
@@ -704,6 +751,34 @@ def test_a_long_loop_has_as_many_kernels_as_a_short_one(loops: list[int]) -> Non
     assert short == long
 
 
+def test_a_loop_with_choices_between_arrays_stays_step_by_step(loops: list[int]) -> None:
+    def f(x: Any) -> Any:
+        for _ in range(60):
+            x = ng.cond(np.sum(x) > 1.0, lambda x: 0.9 * x, lambda x: np.sin(x) + 0.1, x)
+        return np.sum(x)
+
+    given = numpy.linspace(0.1, 0.2, 20)
+    for found, expected in zip(by_jit(f, given), step_by_step(f, given), strict=True):
+        numpy.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert not loops
+
+
+def test_a_pass_through_a_loop_with_choices_frees_it(loops: list[int]) -> None:
+    x = ng.tensor([0.4, 1.7], requires_grad=True)
+    y, kept = x, []
+    for _ in range(60):
+        y = ng.cond(y[0] > 1.0, lambda y: 0.5 * y, lambda y: np.sin(y) + 0.3, y)
+        kept.append(y[1])
+    value = np.sum(y) + kept[20] ** 2
+    value.backward(retain_graph=True)
+    once = gradient_of(x).copy()
+    value.backward()
+    numpy.testing.assert_array_equal(gradient_of(x), 2 * once)
+    with pytest.raises(RuntimeError, match="second time"):
+        value.backward()
+    assert loops
+
+
 # Rows of an array of NumPy's that a jitted function closes over: read at each call, in one piece.
 
 Data = dict[str, numpy.ndarray]
@@ -1026,6 +1101,8 @@ OPERATIONS: list[Callable[..., Any]] = [
     lambda x, y, z, p, row, k: np.maximum(x, y) * 0.99 + row()[1:2] * 0.1,
     lambda x, y, z, p, row, k: x / (1.0 + y * y) - z * 0.1,
     lambda x, y, z, p, row, k: np.stack([x[0], y[0] * 0.5]).sum(keepdims=True) * 0.4,
+    lambda x, y, z, p, row, k: ng.cond((x < y)[0], lambda: 0.8 * x + z, lambda: np.sin(y)) * p[3],
+    lambda x, y, z, p, row, k: y * ng.cond(row()[0] > 0.0, lambda: x + z, lambda: 0.5 * x) * 0.5,
 ]
 
 

@@ -6,34 +6,19 @@ over arrays, or may be told apart from not being run (a loop, a callback, an ind
 be checked), runs alone, as ever.
 """
 
-import math
-from collections.abc import Collection, Sequence
-
-from numba_grad.compiler.partition.flat_graph import ClosedGraph
 from numba_grad.graph.node import Node
-from numba_grad.graph.types import TupleType
-from numba_grad.graph.walk import substitute, toposort
+from numba_grad.graph.walk import substitute
+from numba_grad.ops.cheap_branches import are_cheap, choices
 from numba_grad.ops.elementwise import where
 from numba_grad.ops.families import literal
-from numba_grad.ops.functions import is_power_of_integers
 from numba_grad.ops.logic import less_equal
-
-Branches = tuple[ClosedGraph, ...]
-
-# Of all branches together, in additions.
-_MOST_OPERATIONS = 64
-# Elements of an array: those of a vector in space.
-_MOST_ELEMENTS = 4
-_PURE = ("elementwise", "movement", "reduction")
 
 
 def small_branches(outputs: list[Node]) -> list[Node]:
     """`outputs` with such choices made by `where`: the same values, wherever they are finite or
     not."""
     small = {
-        branches
-        for branches, numbers in _choices(outputs).items()
-        if _operations(branches, numbers) <= _MOST_OPERATIONS
+        branches for branches, numbers in choices(outputs).items() if are_cheap(branches, numbers)
     }
     if not small:
         return outputs
@@ -48,35 +33,6 @@ def small_branches(outputs: list[Node]) -> list[Node]:
         return chosen[branch][node.params["number"]]
 
     return substitute(outputs, {}, change)
-
-
-def _choices(outputs: Sequence[Node]) -> dict[Branches, set[int]]:
-    """Between what these choose, with the numbers of the results that are wanted."""
-    found: dict[Branches, set[int]] = {}
-    for node in toposort(outputs):
-        if node.op.name == "item" and node.inputs[0].op.name == "branch":
-            branches = node.inputs[0].params["branches"]
-            found.setdefault(branches, set()).add(node.params["number"])
-    return found
-
-
-def _operations(branches: Branches, numbers: Collection[int]) -> float:
-    """What these results of all branches take together, in additions, with the branches inside;
-    infinity, if something is not to be computed in vain."""
-    operations = 0.0
-    for target in branches:
-        outputs = [target.outputs[k] for k in numbers]
-        operations += sum(_operations(inner, own) for inner, own in _choices(outputs).items())
-        for node in toposort(outputs):
-            if node.op.name == "branch":
-                continue
-            if isinstance(node.type, TupleType) or node.type.size > _MOST_ELEMENTS:
-                return math.inf
-            if node.inputs and node.value is None and node.op.name != "item":
-                if node.op.family not in _PURE or is_power_of_integers(node):
-                    return math.inf
-                operations += node.op.cost * node.type.size
-    return operations
 
 
 def _all_computed(node: Node) -> list[Node]:

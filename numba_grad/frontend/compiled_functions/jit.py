@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.autograd.forward_ad import current_level
-from numba_grad.autograd.views import assign, overlap
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.compiler.known_bodies import known_body
 from numba_grad.config import config
 from numba_grad.dtypes import is_inexact, kind_of
-from numba_grad.errors import TracingError, explain
+from numba_grad.errors import explain
 from numba_grad.fresh_thread import imported, on_fresh_stack
 from numba_grad.frontend.compiled_functions.specialization import Specialization, host_value
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, own_array, plain, shared_copy
+from numba_grad.frontend.inputs.changed_arguments import change, numbers_of_changed
 from numba_grad.frontend.inputs.guards import guard_of
 from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.frontend.inputs.tracing import Trace, current, is_tracing
@@ -40,7 +40,6 @@ from numba_grad.graph.types import Type, array_type
 from numba_grad.graph.walk import in_order_of_recording, is_traced, value_inputs
 from numba_grad.locks import LocksByKey, new_lock
 from numba_grad.ops.control import item
-from numba_grad.ops.elementwise import detach, identity
 from numba_grad.transforms.python_loops import loop_in
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ __all__ = ["jit"]
 ARRAYS = (Tensor, np.ndarray, np.generic, bool, int, float, complex)
 
 
-_SAME_VALUE = (detach, identity)
 _DEEPEST = 20  # traces of functions that call each other, on one stack
 
 
@@ -286,7 +284,9 @@ class Jitted:
             nodes = specialization.record(given)
             if specialization.changed:
                 count = len(nodes) - len(specialization.changed)
-                self._change(dynamic.leaves, specialization.changed, nodes[count:])
+                change(
+                    f"jit of {self.__name__}", dynamic.leaves, specialization.changed, nodes[count:]
+                )
                 del nodes[count:]
             return specialization.rebuild([Tensor(_fresh(node)) for node in nodes])
         values = [host_value(x) for x in dynamic.leaves]
@@ -294,45 +294,13 @@ class Jitted:
         if specialization.changed:
             after: list[Any] = []
             results = specialization.replay(values, as_tensors, after)
-            self._change(dynamic.leaves, specialization.changed, after)
+            change(f"jit of {self.__name__}", dynamic.leaves, specialization.changed, after)
             return results
         results = specialization.replay(values, as_tensors)
         direct_key = dynamic.direct_key(specialization.limits)
         if direct_key is not None:
             self._direct[direct_key] = specialization
         return results
-
-    def _change(self, leaves: Sequence[Any], numbers: Sequence[int], after: Sequence[Any]) -> None:
-        """Give arguments that `f` changes in place what they hold after it: values, or nodes."""
-        for number in numbers:
-            held = leaves[number]
-            others = [k for k, x in enumerate(leaves) if k != number and overlap(x, held)]
-            if others:
-                raise TracingError(
-                    explain(
-                        f"jit of {self.__name__}",
-                        "an argument is changed in place, and another one shows its elements",
-                        got={"argument": number, "the other": others[0], "type": _type_of(held)},
-                        expected="arguments that have nothing in common",
-                        fix="x.copy() for one of them",
-                    )
-                )
-        for number, value in zip(numbers, after, strict=True):
-            held = leaves[number]
-            if isinstance(held, Tensor):
-                assign(held, value if isinstance(value, Node) else leaf(value))
-            elif isinstance(value, Node):
-                raise TracingError(
-                    explain(
-                        f"jit of {self.__name__}",
-                        "an argument is changed in place, and is a NumPy array, which cannot hold "
-                        "a tensor that is not computed yet, or has a gradient",
-                        got={"argument": number, "type": _type_of(held)},
-                        fix="ng.tensor(x), or np.zeros(shape, like=another), where it is made",
-                    )
-                )
-            else:
-                held[...] = value
 
     # Signatures
 
@@ -459,7 +427,7 @@ class Jitted:
             ):
                 leaves, structure = trees.flatten(function(*args, **kwargs))
                 outputs = self._outputs(leaves)
-                changed = [k for k, x in enumerate(tensors) if _is_other(x._node, given[k])]
+                changed = numbers_of_changed(tensors, given)
                 outputs += [tensors[k]._node for k in changed]
         finally:
             current.trace = outer
@@ -601,17 +569,6 @@ def _type_of(x: Any) -> Type:
     if array.dtype.isnative and kind_of(array.dtype) in "biufc":
         return array_type(array.shape, array.dtype)
     return as_node(x).type
-
-
-def _is_other(node: Node, before: Node) -> bool:
-    """Whether an argument has got another value; not whether it has another history alone."""
-    return _origin(node) is not _origin(before)
-
-
-def _origin(node: Node) -> Node:
-    while node.op in _SAME_VALUE:
-        node = node.inputs[0]
-    return node
 
 
 def _fresh(node: Node) -> Node:

@@ -371,17 +371,26 @@ def _recorded(function: CustomFunction, call: _Arguments) -> Any:
     stand_ins = list(call.leaves)
     for k in call.variables:
         stand_ins[k] = handle_like(call.leaves[k], OPS["identity"](call.leaves[k]._node))
+    given = [stand_ins[k]._node for k in call.variables]
     args = call.all_with(stand_ins)
     if function.fwd is None or function in _running.fwds:
         out, residuals = function.f(*args), _LATER
     else:
         out, residuals = _by_fwd(function, args)
+    own = [stand_ins[k]._node for k in call.variables]
+    if any(x is not before for x, before in zip(own, given, strict=True)):
+        raise GradientError(
+            explain(
+                function.name,
+                "changes an argument in place, of whose derivative its rule says nothing",
+                fix="x = x.copy() inside, and x as a result",
+            )
+        )
     leaves, structure = trees.flatten(out)
     nodes = [as_node(x) for x in leaves]
     numbers = [k for k, node in enumerate(nodes) if is_inexact(node.dtype)]
     if not numbers:
         return out
-    own = [stand_ins[k]._node for k in call.variables]
     values = [nodes[k] for k in numbers]
     closed_over = _closed_over(values, own, first_serial)
     rules = Rules(function, call, own, closed_over, nodes, numbers, structure, residuals)

@@ -15,6 +15,7 @@ from numba_grad.dtypes import is_inexact
 from numba_grad.errors import DeviceError, explain
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, wrap
+from numba_grad.frontend.inputs.changed_arguments import numbers_of_changed
 from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
@@ -41,6 +42,7 @@ class Traced(NamedTuple):
     leaves: list[Any]  # of the result, as the function has returned them
     communicates: bool  # then this is no graph to use: see `with_token`
     communicators: list[Any]  # by which
+    changed: list[int]  # numbers of the arguments that the function has changed in place
 
 
 def traced(
@@ -75,6 +77,7 @@ def traced(
             out = f(*trees.unflatten(structure, stand_ins))
             leaves, out_structure = trees.flatten(out)
             outputs = [as_node(x) for x in leaves]
+            changed = numbers_of_changed(stand_ins, inside)
             body.returned(outputs)
         if device != CPU:
             outputs = on_device_of_body(operation, outputs, device)
@@ -86,7 +89,9 @@ def traced(
         without_repeated_views(toposort(outputs), outputs)
     target = known_body(CallTarget(name or name_of(f), [*arguments, *own], outputs))
     communicators = [communicator for communicator, _ in scope.said.values()]
-    return Traced(target, captured, out_structure, leaves, scope.communicates, communicators)
+    return Traced(
+        target, captured, out_structure, leaves, scope.communicates, communicators, changed
+    )
 
 
 def with_token(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ import numpy as np
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, is_weak, wrap
+from numba_grad.frontend.inputs.changed_arguments import change, returning_arguments
 from numba_grad.frontend.loops_and_branches.bodies import (
     Traced,
     communicated,
@@ -105,8 +106,14 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
 
 def _switch(
-    operation: str, index: Node, functions: Sequence[Callable[..., Any]], operands: tuple[Any, ...]
+    operation: str,
+    index: Node,
+    functions: Sequence[Callable[..., Any]],
+    operands: tuple[Any, ...],
+    *,
+    returns_changed: bool = False,
 ) -> Any:
+    """`returns_changed`: whether branches return operands that one of them changes in place."""
     leaves, structure = trees.flatten(operands)
     given = [as_node(x) for x in leaves]
     device = device_of([index, *given])
@@ -120,8 +127,15 @@ def _switch(
         branches = [trace(f) for f in functions]
         if any(x.communicates for x in branches):
             threaded = tuple([_with_token(f) for f in functions])
-            out, token = _switch(operation, index, threaded, (first_token(), *operands))
+            args = (first_token(), *operands)
+            out, token = _switch(operation, index, threaded, args, returns_changed=returns_changed)
             communicated(out, token)
+            return out
+        changed = sorted({k for x in branches for k in x.changed})
+        if changed and not returns_changed:
+            whole = tuple([returning_arguments(f, changed) for f in functions])
+            out, after = _switch(operation, index, whole, operands, returns_changed=True)
+            change(operation, leaves, changed, [x._node for x in after])
             return out
         captured = [node for x in branches for node in x.captured]
         before, device = device, device_of([index, *given, *captured])

@@ -9,6 +9,7 @@ from numba_grad.errors import explain
 from numba_grad.frontend.derived_functions import derived_from
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, wrap
+from numba_grad.frontend.inputs.changed_arguments import change, returning_arguments
 from numba_grad.frontend.loops_and_branches.bodies import (
     check_function,
     communicated,
@@ -162,12 +163,24 @@ class CheckpointPolicies:
 checkpoint_policies = CheckpointPolicies()
 
 
-def _recomputing(f: Callable[..., Any], args: tuple[Any, ...], policy: Policy | None) -> Any:
+def _recomputing(
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    policy: Policy | None,
+    *,
+    returns_changed: bool = False,
+) -> Any:
     leaves, structure = trees.flatten(args)
     given = [as_node(x) for x in leaves]
     body = traced("checkpoint", f, [x.type for x in given], structure, leaves)
+    if body.changed and not returns_changed:
+        whole = returning_arguments(f, body.changed)
+        out, after = _recomputing(whole, args, policy, returns_changed=True)
+        change("checkpoint", leaves, body.changed, [x._node for x in after])
+        return out
     if body.communicates:
-        out, token = _recomputing(with_token(f), (args, first_token()), policy)
+        threaded = with_token(f), (args, first_token())
+        out, token = _recomputing(*threaded, policy, returns_changed=returns_changed)
         communicated(out, token)
         return out
     results = call(body.target, [*given, *body.captured], policy=policy)

@@ -39,7 +39,7 @@ from numba_grad.frontend.loops_and_branches.memory_budgets import (
     states_within,
 )
 from numba_grad.frontend.loops_and_branches.progress_bars import Progress, name_of_body
-from numba_grad.frontend.loops_and_branches.while_loops import repeat_while
+from numba_grad.frontend.loops_and_branches.while_loops import WhileLoop
 from numba_grad.frontend.namespaces import namespace
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.frontend.vmap import vmap
@@ -430,23 +430,22 @@ def _between(
 ) -> Any:
     """`fori_loop` between bounds that are known when it runs."""
     bounds = [as_node(lower), as_node(upper)]
-    for name, node in zip(("lower", "upper"), bounds, strict=True):
+    for bound, node in zip(("lower", "upper"), bounds, strict=True):
         if node.shape != () or node.dtype.kind not in "iu":
             raise (ShapeError if node.shape != () else TypeError)(
                 explain(
                     operation,
-                    f"{name} must be an integer",
-                    got={name: node.type},
+                    f"{bound} must be an integer",
+                    got={bound: node.type},
                     expected="an integer, 0-d",
                 )
             )
     first, stop = [wrap(cast(node, np.dtype(np.int64))) for node in bounds]
     step, structure = numbered(operation, body_fun, init_val)
     names = ["i", *trees.leaf_names(structure, "carry")]
-    final = repeat_while(
+    return WhileLoop(
         operation, lambda numbered: numbered[0] < stop, step, (first, init_val), memory, names, name
-    )
-    return final[1]
+    ).record()[1]
 
 
 def _scan_of_unknown_length(

@@ -1,6 +1,7 @@
 """`while_loop`: a loop as an operation that goes on as long as a condition holds."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,134 +69,111 @@ def while_loop(
     """
     check_function("while_loop", cond_fun)
     check_function("while_loop", body_fun)
-    name = name_of_body("while_loop", body_fun, progress)
-    return repeat_while("while_loop", cond_fun, body_fun, init_val, memory, name=name)
+    label = name_of_body("while_loop", body_fun, progress)
+    return WhileLoop("while_loop", cond_fun, body_fun, init_val, memory, label=label).record()
 
 
-def repeat_while(
-    operation: str,
-    cond_fun: Callable[[Any], Any],
-    body_fun: Callable[[Any], Any],
-    init_val: Any,
-    memory: Memory,
-    names: Sequence[str] | None = None,
-    name: str = "",
-) -> Any:
-    given, structure = trees.flatten(init_val)
-    carried = [as_node(x) for x in given]
+@dataclass(frozen=True, slots=True)
+class WhileLoop:
+    """`while test(val): val = body(val)`, begun with `initial`."""
 
-    def step(val: Any) -> Any:
-        new = body_fun(val)
-        return like_carry(val, new) if trees.flatten(new)[1] == structure else new
+    operation: str  # that the user has asked for
+    test: Callable[[Any], Any]
+    body: Callable[[Any], Any]
+    initial: Any
+    memory: Memory
+    names: Sequence[str] | None = None  # of the leaves of val
+    label: str = ""  # of its progress
 
-    step.__name__ = name_of(body_fun)
-    arguments = trees.flatten((trees.unflatten(structure, [0] * len(carried)),))[1]
-    device = device_of(carried)
-    while True:
-        carried = on_device_of_body(operation, carried, device)
-        types = [x.type for x in carried]
-        body = traced(operation, step, types, arguments, given, name, device=device)
-        if body.communicates:
-            if traced(operation, cond_fun, types, arguments, given, device=device).communicates:
-                return _while_with_condition(
-                    operation, cond_fun, body_fun, init_val, memory, names, name
+    def record(self) -> Any:
+        """Record the loop: the last val."""
+        operation, memory = self.operation, self.memory
+        given, structure = trees.flatten(self.initial)
+        carried = [as_node(x) for x in given]
+
+        def step(val: Any) -> Any:
+            return _like_before(val, self.body(val))
+
+        step.__name__ = name_of(self.body)
+        arguments = trees.flatten((trees.unflatten(structure, [0] * len(carried)),))[1]
+        device = device_of(carried)
+        while True:
+            carried = on_device_of_body(operation, carried, device)
+            types = [x.type for x in carried]
+            body = traced(operation, step, types, arguments, given, self.label, device=device)
+            if not body.communicates:
+                if body.structure != structure:
+                    what = "val after a step", body.structure, structure
+                    raise TypeError(trees.structure_mismatch(operation, *what))
+                if promote(given, carried, body):
+                    continue
+            test = traced(operation, self.test, types, arguments, given, device=device)
+            if test.communicates:
+                return self._carrying_condition()
+            if body.communicates:
+                memory = memory_on_all_ranks(
+                    operation, memory, carried, body.communicators, is_bounded=False
                 )
-            memory = memory_on_all_ranks(
-                operation, memory, carried, body.communicators, is_bounded=False
-            )
-            return _while_with_token(operation, cond_fun, body_fun, init_val, memory, names, name)
-        if body.structure != structure:
-            raise TypeError(
-                trees.structure_mismatch(operation, "val after a step", body.structure, structure)
-            )
-        if promote(given, carried, body):
-            continue
-        test = traced(operation, cond_fun, types, arguments, given, device=device)
-        if test.communicates:
-            return _while_with_condition(
-                operation, cond_fun, body_fun, init_val, memory, names, name
-            )
-        before, device = device, device_of([*carried, *body.captured, *test.captured])
-        if device == before:
-            break
-    names = trees.leaf_names(structure, "val") if names is None else names
-    check_carried(operation, names, carried, body.target.outputs)
-    _check_condition(operation, test)
-    of_test, of_body = [on_device_of_body(operation, x.captured, device) for x in (test, body)]
-    most = most_steps(test.target, body.target, carried, of_test, of_body)
-    slots, directory = states_within(operation, memory, carried, most=most)
-    finals, _ = while_loop_of_nodes(
-        test.target, body.target, carried, of_test, of_body, slots or 1, directory
-    )
-    return trees.unflatten(structure, map(wrap, finals))
+                return replace(self, memory=memory)._carrying_token()
+            before, device = device, device_of([*carried, *body.captured, *test.captured])
+            if device == before:
+                break
+        check_carried(operation, self._names(structure), carried, body.target.outputs)
+        _check_condition(operation, test)
+        of_test, of_body = [on_device_of_body(operation, x.captured, device) for x in (test, body)]
+        most = most_steps(test.target, body.target, carried, of_test, of_body)
+        slots, directory = states_within(operation, memory, carried, most=most)
+        finals, _ = while_loop_of_nodes(
+            test.target, body.target, carried, of_test, of_body, slots or 1, directory
+        )
+        return trees.unflatten(structure, map(wrap, finals))
+
+    def _names(self, structure: trees.Structure) -> Sequence[str]:
+        return trees.leaf_names(structure, "val") if self.names is None else self.names
+
+    def _carrying_token(self) -> Any:
+        """Of steps that communicate: the token is carried along."""
+        threaded = with_token(self.body)
+
+        def step(val: tuple[Any, Tensor]) -> tuple[Any, Tensor]:
+            new, token = threaded((val[0],), val[1])
+            return _like_before(val[0], new), token
+
+        step.__name__ = name_of(self.body)
+        final, token = replace(
+            self,
+            test=lambda val: self.test(val[0]),
+            body=step,
+            initial=(self.initial, first_token()),
+            names=[*self._names(trees.flatten(self.initial)[1]), "token"],
+        ).record()
+        communicated(final, token)
+        return final
+
+    def _carrying_condition(self) -> Any:
+        """Where the condition communicates: what it gives is carried along. A condition is a graph
+        without results of its own, from which no token could go on."""
+
+        def step(val: tuple[Any, Tensor]) -> tuple[Any, Any]:
+            new = _like_before(val[0], self.body(val[0]))
+            return new, self.test(new)
+
+        step.__name__ = name_of(self.body)
+        leaves, structure = trees.flatten(self.initial)
+        start = trees.unflatten(structure, [wrap(as_node(x)) for x in leaves])
+        final, _ = replace(
+            self,
+            test=lambda val: val[1],
+            body=step,
+            initial=(self.initial, self.test(start)),
+            names=[*self._names(structure), "condition"],
+        ).record()
+        return final
 
 
-def _while_with_token(
-    operation: str,
-    cond_fun: Callable[[Any], Any],
-    body_fun: Callable[[Any], Any],
-    init_val: Any,
-    memory: Memory,
-    names: Sequence[str] | None,
-    name: str,
-) -> Any:
-    """`repeat_while` of steps that communicate: the token is carried along."""
-    threaded = with_token(body_fun)
-
-    def step(val: tuple[Any, Tensor]) -> tuple[Any, Tensor]:
-        new, token = threaded((val[0],), val[1])
-        is_alike = trees.flatten(new)[1] == trees.flatten(val[0])[1]
-        return (like_carry(val[0], new) if is_alike else new), token
-
-    step.__name__ = name_of(body_fun)
-    if names is None:
-        names = trees.leaf_names(trees.flatten(init_val)[1], "val")
-    final, token = repeat_while(
-        operation,
-        lambda val: cond_fun(val[0]),
-        step,
-        (init_val, first_token()),
-        memory,
-        [*names, "token"],
-        name,
-    )
-    communicated(final, token)
-    return final
-
-
-def _while_with_condition(
-    operation: str,
-    cond_fun: Callable[[Any], Any],
-    body_fun: Callable[[Any], Any],
-    init_val: Any,
-    memory: Memory,
-    names: Sequence[str] | None,
-    name: str,
-) -> Any:
-    """`repeat_while` whose condition communicates: what it gives is carried along. A condition is
-    a graph without results of its own, from which no token could go on."""
-
-    def step(val: tuple[Any, Tensor]) -> tuple[Any, Any]:
-        new = body_fun(val[0])
-        if trees.flatten(new)[1] == trees.flatten(val[0])[1]:
-            new = like_carry(val[0], new)
-        return new, cond_fun(new)
-
-    step.__name__ = name_of(body_fun)
-    leaves, structure = trees.flatten(init_val)
-    start = trees.unflatten(structure, [wrap(as_node(x)) for x in leaves])
-    if names is None:
-        names = trees.leaf_names(structure, "val")
-    final, _ = repeat_while(
-        operation,
-        lambda val: val[1],
-        step,
-        (init_val, cond_fun(start)),
-        memory,
-        [*names, "condition"],
-        name,
-    )
-    return final
+def _like_before(val: Any, new: Any) -> Any:
+    """What a step gives, as it is carried on, where it has the structure of `val`."""
+    return like_carry(val, new) if trees.flatten(new)[1] == trees.flatten(val)[1] else new
 
 
 def _check_condition(operation: str, test: Traced) -> None:

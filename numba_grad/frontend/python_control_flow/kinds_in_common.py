@@ -19,7 +19,6 @@ from numba_grad.frontend.python_control_flow.flattened_values import (
     zero_of,
 )
 from numba_grad.frontend.python_control_flow.sites import Site
-from numba_grad.frontend.python_control_flow.surroundings import GROWING
 from numba_grad.frontend.tensors.tensor import Tensor
 
 
@@ -130,7 +129,7 @@ def different_values(
     if number is None:
         held = [trees.unflatten(x.structure, x.leaves) for x in (first, second)]
         if isinstance(held[0], list) and isinstance(held[1], list):
-            what, fix = "another length", GROWING.format(name=name)
+            what, fix = "another length", site.instead_of_growing(name)
         elif held[0] is None and site.kind in ("while", "for"):
             fix = f"a first value for {title} of the type that steps give it"
     else:

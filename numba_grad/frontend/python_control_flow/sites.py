@@ -63,3 +63,17 @@ class Site:
     def refusal(self, name: str, problem: str, fix: str) -> str:
         """What is the matter with a variable where the condition is not known."""
         return self.explain(f"the condition is known at run time only; `{name}` {problem}", fix=fix)
+
+    def instead_of_growing(self, name: str) -> str:
+        """What to type where a list grows."""
+        if self.kind == "while":  # with as many steps as a value says
+            return (
+                f"{name} = np.full(n, np.nan, like=x) before the loop, with room for as many steps "
+                f"as there can be, and {name}[k] = ...; k += 1 in it"
+            )
+        if self.kind == "for":
+            return (
+                f"ng.scan, which stacks what the steps return, as np.stack({name}) would; or "
+                f"{name} = np.zeros((n, ...), like=x) before the loop, and {name}[i] = ..."
+            )
+        return f"{name}.append(x if ... else np.nan), which grows either way"

@@ -34,11 +34,6 @@ from numba_grad.frontend.python_control_flow.sites import Site
 from numba_grad.frontend.tensors.python_numbers import is_number
 from numba_grad.frontend.tensors.tensor import Tensor
 
-GROWING = (
-    "ng.scan, which stacks what the steps return, as np.stack({name}) would; or "
-    "{name} = np.zeros((n, ...), like=x) before the loop, and {name}[i] = ..."
-)
-
 _MOST_ITEMS = 1000  # of a container that is looked at
 _MOST_IN_ALL = 5_000  # some milliseconds
 _MOST_BYTES = 2**18  # of an array, as copied in some microseconds
@@ -113,7 +108,9 @@ class Surroundings:
             if not _is_as_before(reached):
                 if not _has_grown(reached):
                     self.changed = reached.thing
-                raise TracingError(self._site.refusal(reached.name, *_change_of(reached)))
+                raise TracingError(
+                    self._site.refusal(reached.name, *_change_of(reached, self._site))
+                )
 
     def put_back(self) -> None:
         """Have containers hold what they did."""
@@ -219,13 +216,13 @@ def _has_grown(reached: _Reached) -> bool:
     return isinstance(reached.thing, list) and len(reached.thing) > len(reached.before)
 
 
-def _change_of(reached: _Reached) -> tuple[str, str]:
+def _change_of(reached: _Reached, site: Site) -> tuple[str, str]:
     """What has been done to it, and what to do instead."""
     name, thing = reached.name, reached.thing
     if isinstance(thing, (types.CellType, _Global)):
         return "is assigned to by a function that is called", "return it"
     if _has_grown(reached):
-        return "is a list that grows", GROWING.format(name=name)
+        return "is a list that grows", site.instead_of_growing(name)
     fix = "variables of the function's own, for what changes"
     if isinstance(thing, _GENERATORS):
         fix = "ng.random, with a key for each step"

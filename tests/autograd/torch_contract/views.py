@@ -259,6 +259,27 @@ def hooks_of_an_array_whose_view_was_written_to(lib):
 
 
 @scenario
+def hooks_of_views_that_are_written_to_see_nothing_of_it(lib):
+    results = []
+    for is_kept in (True, False):
+        x = matrix(lib)
+        y, seen = x * 2, []
+        rows = y[:2]
+        row = rows[1]
+        kept = y if is_kept else (x * 3)
+        del y
+        rows.register_hook(lambda g: g * 100)
+        row.register_hook(lambda g, seen=seen: seen.append(g))
+        before = (row * 7).sum() + (rows * 11).sum()
+        row *= 3
+        row[1] = 5.0
+        rows += 1
+        (before + (rows * rows).sum() + (row * 2).sum() + kept.sum()).backward()
+        results += [x.grad, *seen]
+    return results
+
+
+@scenario
 def views_that_are_apart_are_read_after_a_write_to_the_array(lib):
     x = matrix(lib)
     y = x * 2
