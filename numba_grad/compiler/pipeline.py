@@ -25,6 +25,7 @@ from numba_grad.compiler.control_flow.program import control_program
 from numba_grad.compiler.control_flow.writer import NO_OVERWRITING, BodySteps, Opened, Overwriting
 from numba_grad.compiler.fusion.assemblies import with_assemblies
 from numba_grad.compiler.loop_nests.iteration_spaces import MOST_ELEMENTS
+from numba_grad.compiler.partition.broadcast_products import with_products_of_matrices
 from numba_grad.compiler.partition.flat_graph import (
     ClosedGraph,
     FlatGraph,
@@ -134,7 +135,8 @@ _MOST_SEGMENT_PROGRAMS = 1 << 12
 class _Compiler:
     def __init__(self, graph: FlatGraph, target: Target) -> None:
         graph = with_long_calls_written_out(with_last_rows(graph))
-        graph = with_parts_of_stacks(with_sums_written_out(graph))
+        graph = with_products_of_matrices(with_sums_written_out(graph))
+        graph = with_parts_of_stacks(graph)
         self.graph = graph = with_stored_operands(with_assemblies(graph))
         self.target = target
         self.nodes = nodes = graph.nodes
