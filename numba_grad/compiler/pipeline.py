@@ -25,6 +25,7 @@ from numba_grad.compiler.control_flow.program import control_program
 from numba_grad.compiler.control_flow.writer import NO_OVERWRITING, BodySteps, Opened, Overwriting
 from numba_grad.compiler.fusion.assemblies import with_assemblies
 from numba_grad.compiler.loop_nests.iteration_spaces import MOST_ELEMENTS
+from numba_grad.compiler.partition.broadcast_products import with_products_of_matrices
 from numba_grad.compiler.partition.flat_graph import (
     ClosedGraph,
     FlatGraph,
@@ -33,6 +34,7 @@ from numba_grad.compiler.partition.flat_graph import (
 )
 from numba_grad.compiler.partition.joint_outputs import joint_outputs
 from numba_grad.compiler.partition.last_rows import with_last_rows
+from numba_grad.compiler.partition.parts_of_stacks import with_parts_of_stacks
 from numba_grad.compiler.partition.roles import ALIASES, RENAMINGS
 from numba_grad.compiler.partition.segment_graphs import SegmentGraph, segment_graphs
 from numba_grad.compiler.partition.too_much_to_fuse import is_too_much_to_fuse
@@ -132,11 +134,10 @@ _MOST_SEGMENT_PROGRAMS = 1 << 12
 
 class _Compiler:
     def __init__(self, graph: FlatGraph, target: Target) -> None:
-        self.graph = graph = with_stored_operands(
-            with_assemblies(
-                with_sums_written_out(with_long_calls_written_out(with_last_rows(graph)))
-            )
-        )
+        graph = with_long_calls_written_out(with_last_rows(graph))
+        graph = with_products_of_matrices(with_sums_written_out(graph))
+        graph = with_parts_of_stacks(graph)
+        self.graph = graph = with_stored_operands(with_assemblies(graph))
         self.target = target
         self.nodes = nodes = graph.nodes
         self.output_types = [

@@ -264,7 +264,10 @@ def _slice_vjp(
     steps: Shape,
     dropped: Shape = (),
 ) -> Node:
-    return record(pad, (reshape_to(g, sizes),), _pad_params(x.shape, starts, sizes, steps))
+    whole = reshape_to(g, sizes)
+    if sizes == x.shape:  # of `x[:, None]`
+        return whole
+    return record(pad, (whole,), _pad_params(x.shape, starts, sizes, steps))
 
 
 @functools.lru_cache(maxsize=1 << 14)

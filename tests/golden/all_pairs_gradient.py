@@ -22,7 +22,7 @@ def kernel(args, lo, hi):
 
 
 def kernel(args, lo, hi):
-    # pad: float64, 1-d
+    # add: float64, 1-d
     n0 = integer(args, 0)
     x0 = buffer(args, 1, float64)
     x1 = buffer(args, 2, float64)

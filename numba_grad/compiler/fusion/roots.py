@@ -175,6 +175,7 @@ class Roots:
         here: dict[Node, int] = {}  # the part of it at the node's own place
         written: dict[Node, float] = {}  # operations, for all copies of the node
         elsewhere = _Weights()  # of movements, for what they read at another place
+        of_one = _Weights()  # of these, for one of the elements that are written out
         reading = Reading(self.loops_where_read())
 
         def cut(node: Node, bit: int) -> None:
@@ -191,13 +192,16 @@ class Roots:
             if node.op.family != "movement" or reading.is_at_one_place(node):
                 for x in node.inputs:
                     here[node] |= here[x]
+                copies = written[node]
                 written[node] *= here[node].bit_count()
-                written[node] += elsewhere.of(here[node])
+                written[node] += min(elsewhere.of(here[node]), copies * of_one.of(here[node]))
                 continue
             copies = reading.copies(node)
             weight = copies * sum(written[x] / reading.copies(x) for x in node.inputs)
             if weight - copies * below[node].bit_count() <= MOST_REPEATED:
                 elsewhere.add(bit, weight)
+                # Of a few numbers, of which one window reads one: its weight in a stencil.
+                of_one.add(bit, weight if self.loops[node] else weight / copies)
                 written[node] += weight
                 continue
             stored = [self.base(x) for x in node.inputs]

@@ -25,6 +25,8 @@ OVERWRITES = (*WRITES, "matmul_add")
 VIEWS = ("slice", "reshape")
 # What has no memory of its own in NumPy: movements which read an array in another order.
 REARRANGEMENTS = (*VIEWS, "transpose", "flip", "broadcast_to")
+# Of one array in a stack that is never stored, at most, see `parts_of_stacks.py`.
+MOST_WINDOWS = 64
 
 
 def is_library(node: Node) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from numba_grad.autograd.views import view_of
-from numba_grad.compiler.partition.roles import REARRANGEMENTS
+from numba_grad.compiler.partition.roles import MOST_WINDOWS, REARRANGEMENTS, RENAMINGS
 from numba_grad.dtypes import BOOL, INT64
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.functions.reductions import sum as sum_of
@@ -232,15 +232,28 @@ def tensordot(
 def is_stencil(x: Node, weights: Node) -> bool:
     """Whether the product with all of these few weights had better be sums in a loop, as `x` is a
     stack of arrays, or of slices of one, which then is never stored."""
-    if weights.type.size > 2 * FEW or x.dtype != weights.dtype or x.dtype.char not in "fdFD":
+    size = weights.type.size
+    if size > MOST_WINDOWS or x.dtype != weights.dtype or x.dtype.char not in "fdFD":
         return False
     while x.op.name in REARRANGEMENTS:
         x = x.inputs[0]
     if x.op.name != "concatenate" or x.value is not None:
         return False
-    count = len(x.inputs)
-    is_stack = x.shape[x.params["axis"]] == count <= FEW
-    return is_stack and weights.type.size % count == 0  # along what is summed, most likely
+    axis, count = x.params["axis"], len(x.inputs)
+    if x.shape[axis] != count or size % count:
+        return False  # not along what is summed, most likely
+    if count <= FEW:
+        return size <= 2 * FEW
+    others = [n for k, n in enumerate(x.shape) if k != axis and n != 1]
+    windows = len([*filter(_is_window, x.inputs)])
+    return size == count and min(others, default=0) > FEW and 2 * windows > count
+
+
+def _is_window(x: Node) -> bool:
+    """Whether an array is elements of another one, which are read there."""
+    while x.op.name in ("reshape", *RENAMINGS):
+        (x,) = x.inputs
+    return x.op.name in REARRANGEMENTS
 
 
 def stencil(x: Node, weights: Node) -> Node:
