@@ -575,6 +575,16 @@ def quotient(typing_context, dividend, divisor):
 
 
 @intrinsic
+def few_points(typing_context):
+    """Says that the loops of a kernel have few passes, see `Source.is_plain`."""
+
+    def lower(context, builder, signature, arguments):
+        return context.get_dummy_value()
+
+    return types.none(), lower
+
+
+@intrinsic
 def opaque(typing_context, number):
     """The same integer, of which LLVM knows nothing: a loop that indexes by it is left as it is. No
     vector code is made of it, and none of its addresses is turned into a pointer that steps, which
