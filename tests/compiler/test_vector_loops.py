@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
+import numba_grad as ng
 from numba_grad.compiler.building.build import build
 from numba_grad.compiler.code_generation import has_masks, vector_bytes
 from numba_grad.compiler.kernel_language import plain_loops, sources, vector_loops
@@ -56,6 +57,15 @@ SUMS_IN_MEMORY = """
         for i in range(0, n):
             a0 = y[i]
             y[i] = reduce_add(a0, x[row * s + i] * w[0])
+"""
+COLUMNS = """
+    v0 = w[0]
+    for i in range(lo, hi):
+        v1 = x[i * s + c]
+        v2 = v1 * v0 + x[i]
+        v3 = v2 - v1 / v0
+        y[i * s] = v2 * v3 + v1
+        z[i] = v3
 """
 
 
@@ -162,10 +172,11 @@ def test_sums_of_functions(dtype, monkeypatch):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", sorted(plain_loops._FUNCTIONS))
 def test_functions_have_the_bits_of_scalar_code(name, dtype, monkeypatch):
-    second = ", w[0]" if name == "power" else ""
+    second = ", w[0]" if name in ("power", "maximum", "minimum") else ""
+    value = f"{name}(x[i]{second})"
     body = f"""
     for i in range(lo, hi):
-        y[i] = {name}(x[i]{second})
+        y[i] = {f"select({value}, x[i], w[0])" if name == "isnan" else value}
 """
     x = np.concatenate(
         [
@@ -207,7 +218,11 @@ def test_what_needs_none_of_llvms_passes():
     assert not is_plain(loop("y[i] = y[i + 1]"))  # what another pass writes
     assert not is_plain(loop("y[i] = x[i]", "y[i + c] = w[i]"))
     assert not is_plain(loop("y[i] = x[0]", "x[i] = w[i]"))
-    assert not is_plain(loop("y[i] = x[i * s]"))
+    assert not is_plain(loop("y[i] = x[i * s]"))  # a copy of elements that are no neighbours
+    assert not is_plain(loop("y[i] = x[i * s] * x[i * s + c]"))
+    assert is_plain(loop("v = x[c + i * s]", "y[i * s] = v * v + w[i]", "z[i] = v * w[i]"))
+    assert not is_plain(loop("v = x[i * 3]", "y[i] = v * v + w[i]"))  # shuffled by LLVM
+    assert not is_plain(loop("v = x[i * s]", "y[i] = v * v", "y[i * s] = v"))
     assert not is_plain(loop("y[i] = x[i + i]"))
     assert is_plain(loop("y[i] = x[i - 3]"))
     assert is_plain(loop("v = bool_(x[i] < w[i])", "y[i] = cast(v, float64)"))
@@ -225,6 +240,52 @@ def test_what_needs_none_of_llvms_passes():
     assert is_plain(loop("y[i] = x[i]"), dtype="int32")
     assert not is_plain(loop("y[i] = x[i] + x[i]"), dtype="int32")  # wraps
     assert not is_plain(loop("y[i] = x[i]"), dtype="float16")
+
+
+def test_what_is_around_loops_may_be_anything():
+    loop = "    for i in range(lo, hi):\n        y[i] = x[i] * v0\n"
+    assert is_plain(loop, before="    v0 = sin(w[0])\n")
+    assert not is_plain(loop.replace("x[i]", "sin(x[i])"), before="    v0 = w[0]\n")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_elements_that_are_no_neighbours(dtype, monkeypatch):
+    """Columns, and what is read along another axis: the bits of scalar code."""
+    by_llvm = kernel_for(COLUMNS, dtype, None, monkeypatch)
+    for processor in processors():
+        ours = kernel_for(COLUMNS, dtype, processor, monkeypatch)
+        for n in [*range(1, 20), 33]:
+            for lo, hi in [(0, n), (min(2, n), n), (n, n)]:
+                results = [run(k, n, lo, hi, dtype, n + 1) for k in (by_llvm, ours)]
+                (_, *expected), (_, *found) = results
+                assert [a.tobytes() for a in expected] == [a.tobytes() for a in found]
+
+
+def test_conditions_in_memory(monkeypatch):
+    body = "    m = buffer(args, 3, bool_)\n    for i in range(lo, hi):\n"
+    body += "        y[i] = select(m[i], x[i] * x[i], x[i + c])\n"
+    assert is_plain(body)
+    assert not is_plain(body.replace("y[i] = ", "m[i] = "))
+    mask = np.random.default_rng(0).integers(0, 3, 70).astype(np.int8)
+    x = np.random.default_rng(1).normal(size=100)
+    for processor in [None, *processors()]:
+        kernel = kernel_for(body, "float64", processor, monkeypatch)
+        for n in (1, 7, 8, 9, 64, 69):
+            y = np.zeros(100)
+            args = np.array([n, 0, 1, *(a.ctypes.data for a in (mask, x, y, y))], np.int64)
+            ctypes.CFUNCTYPE(None, INT64, INT64, INT64)(kernel.address)(args.ctypes.data, 0, n)
+            assert (y[:n] == np.where(mask[:n], x[:n] ** 2, x[1 : n + 1])).all() and not y[n:].any()
+
+
+def test_of_few_points_loops_that_are_not_plain_are_scalar():
+    """Whatever they do: LLVM's passes would take longer than all that they gain."""
+    text = "def kernel(args, lo, hi):\n    x = buffer(args, 0, float64)\n{}"
+    text += "    for i in range(lo, hi):\n        x[i] = sin(x[i])\n"
+    assert not sources.read(text.format(""), "kernel").is_plain
+    assert sources.read(text.format("    few_points()\n"), "kernel").is_plain
+    for shape, is_few in [((3, 9, 3), True), ((90, 3), False), ((40, 9), False), ((20,), False)]:
+        [kernel] = ng.jit(lambda x: np.sin(x.T) * 2.0).lower(np.ones(shape)).kernels
+        assert ("few_points()" in kernel.source) == is_few
 
 
 def test_what_has_no_loops_needs_none_of_llvms_passes():

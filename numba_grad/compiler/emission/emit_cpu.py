@@ -63,6 +63,8 @@ def emit(kernel: LoopNest) -> str:
         for comment in kernel.comment:
             source.line(f"# {comment}")
         _emit_arguments(source, kernel)
+        if kernel.has_few_points:
+            source.line("few_points()")
         for local in kernel.locals if isinstance(kernel, LoopNestInBlocks) else ():
             source.line(f"{local.name} = local({ROWS_OF_BLOCK}, {dtype_name(local.dtype)})")
         level_zero = [let for variant in kernel.variants for let in variant.lets[0]]

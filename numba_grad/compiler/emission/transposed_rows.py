@@ -64,7 +64,7 @@ def transposed_rows(kernel: LoopNest, streamed: Collection[Buffer] = ()) -> Loop
 
     What is copied to `streamed` buffers goes past the caches.
     """
-    if not kernel.axes or kernel.accumulates_in_memory:
+    if not kernel.axes or kernel.accumulates_in_memory or kernel.has_few_points:
         return kernel
     variable = kernel.axes[-1].variable
     arrays: list[Buffer] = []

@@ -1,4 +1,5 @@
-"""Which loops `vector_loops.py` can write, by the text of a kernel: arithmetic over neighbours.
+"""Which loops `vector_loops.py` can write, by the text of a kernel: arithmetic over elements at
+equal distances.
 
 A kernel is plain if all of its innermost loops are such, or scalar by the emitter's choice
 (`opaque`).
@@ -6,6 +7,7 @@ A kernel is plain if all of its innermost loops are such, or scalar by the emitt
 
 import ast
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from numba.core import types
 
@@ -23,7 +25,8 @@ _PLAIN_NAMES = frozenset(
     )
 )
 # Functions that loops may call (`vector_functions.py`).
-_FUNCTIONS = vector_functions.LONG | {"absolute", "sqrt"}
+_LONG_FUNCTIONS = vector_functions.LONG | {"absolute", "sqrt"}
+_FUNCTIONS = _LONG_FUNCTIONS | vector_functions.SHORT
 _OTHER_KINDS = frozenset(
     [ast.While, ast.Break, ast.Continue, ast.IfExp, ast.BoolOp, ast.Attribute, ast.AugAssign]
 )
@@ -52,8 +55,14 @@ def plain_element(
     names : that it reads and does not assign
     in_memory : variables that need memory: what a loop assigns is not read behind it
     """
-    functions = _FUNCTIONS.intersection(names)
-    if not (_PLAIN_NAMES | functions).issuperset(names) or not _OTHER_KINDS.isdisjoint(kinds):
+    if not _OTHER_KINDS.isdisjoint(kinds):
+        return None
+    loops = vector_loops_of(definition)
+    # Numbers that say where a row is may be of another type.
+    inside = {name for loop in loops for node in loop.body for name in _all_names(node)}
+    outer = inside.intersection(names)
+    functions = _FUNCTIONS.intersection(outer)
+    if not (_PLAIN_NAMES | functions).issuperset(outer):
         return None
     dtypes = {}
     for statement in definition.body:
@@ -63,26 +72,32 @@ def plain_element(
                 value=ast.Call(func=ast.Name(id="buffer"), args=[_, _, ast.Name(id=name)]),
             ):
                 dtypes[buffer] = name
-    loops = [
-        node
-        for node in every_statement(definition)
-        if isinstance(node, ast.For) and is_innermost(node) and not is_scalar(node)
-    ]
-    # Numbers that say where a row is may be of another type.
-    inside = [name for loop in loops for node in loop.body for name in _all_names(node)]
     found = {dtypes[name] for name in inside if name in dtypes} or set(dtypes.values())
-    if len(found) != 1:
+    dtype = next(iter(found - {"bool_"}), None)
+    if len(found - {"bool_"}) != 1 or dtype is None:
         return None
-    dtype = found.pop()
+    conditions = {name for name, given in dtypes.items() if given == "bool_"}
     if functions and dtype in _INTEGERS:
         return None
     for node in loops:
         loop = PlainLoop(node)
         if not loop.is_plain(moves_only=dtype in _INTEGERS):
             return None
-        if not loop.assigned.isdisjoint(in_memory):
+        # Vectors of elements that are no neighbours are twice the code.
+        if loop.strided and "few_points" in names:
+            return None
+        if not loop.assigned.isdisjoint(in_memory) or not loop.stored.isdisjoint(conditions):
             return None
     return (_FLOATS | _INTEGERS).get(dtype)
+
+
+def vector_loops_of(definition: ast.FunctionDef) -> list[ast.For]:
+    """The innermost loops that are not scalar ones."""
+    return [
+        node
+        for node in every_statement(definition)
+        if isinstance(node, ast.For) and is_innermost(node) and not is_scalar(node)
+    ]
 
 
 def is_innermost(node: ast.For) -> bool:
@@ -129,6 +144,8 @@ class PlainLoop:
         self._known: dict[ast.AST, bool] = {}
         self.sums: list[str] = []  # names of what is added up over all passes
         self.assigned = {self.variable}  # other names
+        self.stored: set[str] = set()  # names of buffers
+        self.strided: set[object] = set()  # accesses to elements that are no neighbours
         for statement in node.body:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -138,6 +155,13 @@ class PlainLoop:
                     self.assigned.add(name)
                     if self.varies(value):
                         self.varying.add(name)
+                case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name))]):
+                    self.stored.add(name)
+        for statement in node.body:
+            for x in _subscripts(statement):
+                place = self.place_of(x.slice)
+                if place is not None and place.stride is not None:
+                    self.strided.add((key_of(x.value), key_of(x.slice)))
 
     def varies(self, node: ast.AST) -> bool:
         found = self._known.get(node)
@@ -166,7 +190,7 @@ class PlainLoop:
                 case ast.Assign(
                     targets=[ast.Subscript(value=ast.Name(id=name), slice=where)], value=value
                 ):
-                    if name in stored or self.rest_of(where) is None:
+                    if name in stored or self.place_of(where) is None:
                         return False
                     if not self.is_arithmetic(value):
                         return False
@@ -177,10 +201,23 @@ class PlainLoop:
                     return False
         if any(self.reads_sum(statement) for statement in self.node.body):
             return False
+        # Elements that are no neighbours come one by one: of a copy vectors would be slower.
+        if len(self.strided) > self.operations:
+            return False
         return bool(stored or self.sums) and all(
             stored.get(getattr(x.value, "id", ""), key_of(x.slice)) == key_of(x.slice)
             for statement in self.node.body
             for x in _subscripts(statement)
+        )
+
+    @property
+    def operations(self) -> int:
+        """Statements that compute something in each pass."""
+        return sum(
+            isinstance(statement, ast.Assign)
+            and not isinstance(statement.value, ast.Name | ast.Subscript)
+            and self.varies(statement.value)
+            for statement in self.node.body
         )
 
     def writes_over(self) -> bool:
@@ -201,7 +238,7 @@ class PlainLoop:
     def calls_functions(self) -> bool:
         """Of which single elements take long."""
         return any(
-            not _FUNCTIONS.isdisjoint(_names(statement.value))
+            not _LONG_FUNCTIONS.isdisjoint(_names(statement.value))
             for statement in self.node.body
             if isinstance(statement, ast.Assign)
         )
@@ -238,15 +275,32 @@ class PlainLoop:
             case ast.Call(func=ast.Name(id=name), args=arguments) if name in _FUNCTIONS:
                 return all(map(self.is_arithmetic, arguments))
             case ast.Subscript(value=ast.Name(), slice=where):
-                return self.rest_of(where) is not None
+                return self.place_of(where) is not None
         return False
 
-    def rest_of(self, index: ast.expr) -> list[ast.expr] | None:
-        """The other terms of an index that is a sum with the loop's variable in it, once."""
+    def place_of(self, index: ast.expr) -> "LoopElements | None":
+        """What an index says, if it is a sum with the loop's variable in it, once."""
         terms = _terms(index)
-        own = [x for x in terms if isinstance(x, ast.Name) and x.id == self.variable]
-        rest = [x for x in terms if x not in own]
-        return rest if len(own) == 1 and not any(map(self.varies, rest)) else None
+        own = [x for x in terms if self.varies(x)]
+        if len(own) != 1:
+            return None
+        rest = [x for x in terms if x is not own[0]]
+        match own[0]:
+            case ast.Name(id=name) if name == self.variable:
+                return LoopElements(None, rest)
+            # Rows of a few numbers, which have a literal here, LLVM loads as vectors and shuffles.
+            case ast.BinOp(
+                left=ast.Name(id=name), op=ast.Mult(), right=ast.Name(id=word) as stride
+            ) if name == self.variable and word not in self.varying:
+                return LoopElements(stride, rest)
+        return None
+
+
+class LoopElements(NamedTuple):
+    """Where in a buffer the elements of a plain loop are."""
+
+    stride: ast.Name | None  # between those of neighbouring passes, if it is not 1
+    rest: list[ast.expr]  # of the terms of the index
 
 
 def _parts(node: ast.AST) -> list[ast.AST]:

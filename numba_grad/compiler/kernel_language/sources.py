@@ -9,7 +9,11 @@ from typing import Any
 
 from numba.core import types
 
-from numba_grad.compiler.kernel_language.plain_loops import hands_on, plain_element
+from numba_grad.compiler.kernel_language.plain_loops import (
+    hands_on,
+    plain_element,
+    vector_loops_of,
+)
 from numba_grad.errors import KernelError
 
 Block = tuple[int, ...]  # the numbers of the blocks that it is in, from the outside, and its own
@@ -40,7 +44,11 @@ class Source:
     def is_plain(self) -> bool:
         """Whether it needs no pass of LLVM's but that variables go into registers: where there are
         no loops, and no vectors to look for, our values are each computed once already."""
-        return not self.parts and (not self.has_loops or self.plain_element is not None)
+        if self.parts or ast.While in self.uses.kinds:
+            return False
+        if not vector_loops_of(self.definition) or self.plain_element is not None:
+            return True
+        return "few_points" in self.uses.early
 
     @functools.cached_property
     def plain_element(self) -> types.Float | types.Integer | None:

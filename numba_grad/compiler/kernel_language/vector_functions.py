@@ -27,6 +27,8 @@ from numba_grad.compiler.elementary.scalar import (
 
 # Those of more than an instruction.
 LONG = frozenset(["exp", "expm1", "log", "log1p", "power", "sigmoid", "tanh"])
+CONDITIONS = frozenset(["isnan"])
+SHORT = CONDITIONS | {"sign", "maximum", "minimum"}
 _ELEMENTS = {
     BOOL: ir.IntType(1),
     INT32: ir.IntType(32),

@@ -9,6 +9,7 @@ Loops nest in the order of `LoopNest.axes`. A let belongs to a *level*: 0 is out
 inside of the k-th.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -142,6 +143,13 @@ class Word:
     memory: object = None  # of a pointer
 
 
+# A nest of few points is written as vectors where that takes LLVM no passes, and else as scalars:
+# passes were a third of what programs on small matrices took to compile, for the same time to run.
+FEW_POINTS = 16
+SHORT_ROW = 8  # a row with fewer elements is less than a vector
+MOST_IN_SHORT_ROWS = 256
+
+
 @dataclass(slots=True)
 class LoopNest:
     """One loop nest. `compiler/emission/emit_cpu.py` says what a task is."""
@@ -168,6 +176,15 @@ class LoopNest:
     @property
     def reduced(self) -> list[Axis]:
         return [axis for axis in self.axes if axis.reduced]
+
+    @property
+    def has_few_points(self) -> bool:
+        """Whether vector code is hardly run, if it is run at all."""
+        if not self.axes:
+            return False
+        points = math.prod(axis.extent for axis in self.axes)
+        is_of_short_rows = self.axes[-1].extent < SHORT_ROW and points <= MOST_IN_SHORT_ROWS
+        return is_of_short_rows or points <= FEW_POINTS
 
     @property
     def accumulates_in_memory(self) -> bool:
