@@ -763,6 +763,21 @@ def test_a_loop_with_choices_between_arrays_stays_step_by_step(loops: list[int])
     assert not loops
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_side_that_is_not_taken_poisons_no_gradient(way: str, loops: list[int]) -> None:
+    def f(x: Any) -> Any:
+        total = 0.0
+        for k in range(60):
+            y = x[k % 2] - 0.02 * k
+            total = ng.cond(
+                y > 0.0, lambda y, t: t + np.sqrt(y) * np.log(y), lambda y, t: t, y, total
+            )
+        return total
+
+    (_, gradient) = WAYS[way](f, numpy.array([0.61, 0.93]))
+    assert numpy.isfinite(gradient).all() and loops
+
+
 def test_a_pass_through_a_loop_with_choices_frees_it(loops: list[int]) -> None:
     x = ng.tensor([0.4, 1.7], requires_grad=True)
     y, kept = x, []
