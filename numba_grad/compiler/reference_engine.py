@@ -9,6 +9,7 @@ import numpy as np
 from numba_grad.dtypes import computed_in, is_bfloat16
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import ARGUMENT, Node
+from numba_grad.graph.traced_bodies import check_compiled
 from numba_grad.graph.types import TupleType
 from numba_grad.graph.walk import toposort
 
@@ -32,6 +33,7 @@ def _apply(node: Node, arrays: list) -> object:
     if node.op.family == "call":
         return node.op.extras["evaluate"](evaluate_with_numpy, *arrays, **node.params)
     if node.op is ARGUMENT or node.op.reference is None:
+        check_compiled(node)
         raise InternalError(f"reference engine: {node} has neither a value nor a NumPy reference")
     with np.errstate(all="ignore"):
         value = node.op.reference(*map(_known_to_numpy, arrays), **node.params)
