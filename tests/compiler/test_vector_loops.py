@@ -288,6 +288,30 @@ def test_of_few_points_loops_that_are_not_plain_are_scalar():
         assert ("few_points()" in kernel.source) == is_few
 
 
+@pytest.mark.thorough
+def test_long_stencils_need_none_of_llvms_passes():
+    """Their interior is vector code as written, and what is at the rim scalar."""
+
+    def stencil(u):
+        total = u * 0.0
+        for axis in (0, 1):
+            left, right = np.roll(u, 1, axis), np.roll(u, -1, axis)
+            slope = np.sign(right - left) * np.minimum(abs(right - u), abs(u - left))
+            speed = np.maximum(abs(u + slope), abs(right - slope)) / (1.0 + u * u)
+            mean = (left * left + right * right + u * u) / (2.0 + abs(left * right))
+            total = total + np.where(slope * speed > 0.1, mean, speed - slope) * np.sqrt(mean)
+            total = total - np.roll(speed * slope, 1, axis) * mean
+        return total, np.sum(total * u)
+
+    u = np.random.default_rng(0).normal(size=(30, 40))
+    f = ng.jit(stencil)
+    kernels = [kernel.source for kernel in f.lower(u).kernels if "select" in kernel.source]
+    assert max(kernel.count("\n") for kernel in kernels) > 200
+    assert all(sources.read(kernel, "kernel").is_plain for kernel in kernels)
+    for found, expected in zip(f(u), stencil(u), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_what_has_no_loops_needs_none_of_llvms_passes():
     text = "def kernel(args, lo, hi):\n    x = buffer(args, 0, float64)\n"
     straight = text + "    x[0] = sin(x[1]) if x[2] > 0 else erf(x[3])\n"

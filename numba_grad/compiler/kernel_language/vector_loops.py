@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _INT32 = ir.IntType(32)
 _BIT = ir.IntType(1)
+_LONG = 64  # statements of a loop that takes longer than its sums wait for each other
 _SHORT = 6  # statements of a loop of which four vectors are written, if they add something up
 
 
@@ -128,7 +129,7 @@ class VectorLoop:
     @property
     def unrolled(self) -> int:
         """Sums wait for each other: several in turn do not."""
-        if not self.loop.sums:
+        if not self.loop.sums or len(self.loop.node.body) > _LONG:
             return 1
         is_short = len(self.loop.node.body) <= _SHORT and not self.loop.calls_functions
         return 4 if is_short else 2

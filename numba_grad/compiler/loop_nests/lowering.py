@@ -261,13 +261,17 @@ class _Lowering:
                 self.write_roots()
                 parts.append((start, stop, values.body))
             for start, stop, body in parts:
-                is_narrow = len(bounds) > 2 and stop - start <= MOST_SCALAR and not body.updates
+                is_narrow = (
+                    len(bounds) > 2
+                    and stop - start <= MOST_SCALAR
+                    and (not body.updates or len(body.lets) > LONG_BODY)
+                )
                 written.append(
                     Piece(
                         values.bound(innermost, start),
                         values.bound(innermost, stop),
                         body,
-                        is_scalar=self.is_short or is_narrow,
+                        is_scalar=self.is_short or is_narrow or not is_cut,
                     )
                 )
         where = [
