@@ -115,7 +115,7 @@ def kernel(n0, n1, x0, x1):
 
 @cuda.jit("void(int64, CPointer(float64), CPointer(float64), CPointer(float64))")
 def kernel(n0, x0, x1, x2):
-    # pad: float64, 1-d
+    # add: float64, 1-d
     n0 = int32(n0)
     tasks = uint32(n0)
     step = uint32(cuda.gridDim.x * cuda.blockDim.x)

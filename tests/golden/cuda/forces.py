@@ -220,7 +220,7 @@ def kernel(n0, n1, x0, x1, x2, x3):
 
 @cuda.jit("void(int64, CPointer(float32), CPointer(float32), CPointer(float32))")
 def kernel(n0, x0, x1, x2):
-    # pad: float32, 2-d
+    # add: float32, 2-d
     n0 = int32(n0)
     tasks = uint32(n0)
     step = uint32(cuda.gridDim.x * cuda.blockDim.x)
