@@ -227,6 +227,8 @@ def move_on(tensor: Any, node: Node) -> None:
     old = tensor._node
     if traced_bodies.current.body is not None:
         traced_bodies.check_assigned_inside(old)
+    if traced_bodies.current.compiled is not None:
+        traced_bodies.note_assigned(tensor, old)
     state = old.autograd
     if old.requires_grad and old.op.vjp is None:
         view = None if state is None or state.view is None else state.view()

@@ -136,6 +136,13 @@ def is_view(tensor: Any) -> bool:
     return view is not None and view.parent is not None
 
 
+def is_view_of(tensor: Any, x: Any) -> bool:
+    """Whether `tensor` was made as a view of `x`, which is none itself, or of a view of it."""
+    if not is_view(tensor) or x._view is None or is_view(x):
+        return False
+    return tensor._view.members is x._view.members
+
+
 def shows_same(tensor: Any, x: Any, steps: Sequence[Step]) -> bool:
     """Whether `tensor` is that view of `x`. Then to assign one to the other changes nothing."""
     view = tensor._view

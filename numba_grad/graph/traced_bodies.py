@@ -36,6 +36,8 @@ class TracedBody:
     outer: "TracedBody | None"
     # What depends on its arguments and is not returned, and where it was made.
     own: dict[Node, "Place | None"] = field(default_factory=dict)
+    # Tensors of its surroundings that it assigns to, with what they were: of compiled functions.
+    assigned: list[tuple[Any, Node]] = field(default_factory=list)
     is_running: bool = True
 
     def __str__(self) -> str:
@@ -49,6 +51,7 @@ class TracedBody:
 
 class _Current(threading.local):
     body: TracedBody | None = None
+    compiled: TracedBody | None = None
     is_rebuilding: bool = False
     assigned: Node | None = None  # what was refused last, by `check_assigned_inside`
 
@@ -95,15 +98,27 @@ _compiled_of: weakref.WeakKeyDictionary[Node, TracedBody] = weakref.WeakKeyDicti
 
 
 @contextlib.contextmanager
-def tracing_compiled(name: str, arguments: Sequence[Node], first_serial: int) -> Iterator[None]:
+def tracing_compiled(
+    name: str, arguments: Sequence[Node], first_serial: int
+) -> Iterator[TracedBody]:
     """While a function is run on `arguments` in order to be compiled."""
     function = TracedBody("jit", name, first_serial, None)
     for node in arguments:
         _compiled_of[node] = function
+    outer, current.compiled = current.compiled, function
     try:
-        yield
+        yield function
     finally:
         function.is_running = False
+        current.compiled = outer
+
+
+def note_assigned(tensor: Any, old: Node) -> None:
+    """Say that `tensor`, whose value was `old`, is assigned to: if that is older than the function
+    that is being compiled, each call of it assigns to the tensor."""
+    function = current.compiled
+    if function is not None and old.serial < function.first_serial:
+        function.assigned.append((tensor, old))
 
 
 def check_compiled(argument: Node) -> None:
@@ -119,8 +134,8 @@ def check_compiled(argument: Node) -> None:
         raise _used_outside(
             function,
             None,
-            "the tensor as an argument of the function, which changes as without jit, or as part "
-            "of what the function returns, in place of an assignment to what it closes over",
+            "the tensor as part of what the function returns; or an assignment in place to what it "
+            "closes over (state.x[...] = y, in place of state.x = y), which each call does",
         )
 
 

@@ -26,7 +26,12 @@ from numba_grad.frontend.compiled_functions.specialization import Specialization
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, own_array, plain, shared_copy
-from numba_grad.frontend.inputs.changed_arguments import change, numbers_of_changed
+from numba_grad.frontend.inputs.changed_arguments import (
+    as_before,
+    assigned_arrays,
+    change,
+    numbers_of_changed,
+)
 from numba_grad.frontend.inputs.guards import guard_of
 from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.frontend.inputs.tracing import Trace, current, is_tracing
@@ -108,9 +113,10 @@ def jit(
     of integers first is not known, and wraps around.
 
     What `f` does to its arguments in place (`u[1:-1] = ...`, `u += v`, `np.add(u, v, out=u)`) is
-    done to what the caller gave, arrays and tensors, as without `jit`. These arguments must have no
-    elements in common with others. Such calls cost 30 us. An array without axes counts as a number,
-    which stays as it is.
+    done to what the caller gave, arrays and tensors, as without `jit`, and so is what it does to
+    tensors that it closes over (`self.u[1:-1] += v`). These must have no elements in common with
+    other arguments. Such calls cost 30 us. An array without axes counts as a number, which stays as
+    it is.
 
     What `f` closes over is as it is at the call. Tensors and arrays are read at each call, also
     where they were changed in place. Other things have `f` traced again if they have changed:
@@ -121,8 +127,9 @@ def jit(
     installed packages. Of all this, the nearest 64 things are looked at. Not seen: what `f` reaches
     by a local name (`m = model; m.rate`), `super()`, `getattr` or an index (`models[0].rate`),
     attributes of static arguments, and what NumPy itself computes of a larger array (`(2 *
-    array).sum()`): pass these as arguments, or make a tensor of the array. What `f` assigns to or
-    appends to is its own record, and a tensor there has no value afterwards. An array
+    array).sum()`): pass these as arguments, or make a tensor of the array. What `f` appends
+    to, or gives another name or attribute, is its own record, and a tensor there has no value
+    afterwards. An array
     that changes in place and is small is better an argument, too: tracing takes milliseconds.
 
     A jitted function is pickled by its name, as functions are, or with the function it is made of.
@@ -284,9 +291,7 @@ class Jitted:
             nodes = specialization.record(given)
             if specialization.changed:
                 count = len(nodes) - len(specialization.changed)
-                change(
-                    f"jit of {self.__name__}", dynamic.leaves, specialization.changed, nodes[count:]
-                )
+                self._change(dynamic, specialization, nodes[count:])
                 del nodes[count:]
             return specialization.rebuild([Tensor(_fresh(node)) for node in nodes])
         values = [host_value(x) for x in dynamic.leaves]
@@ -294,13 +299,19 @@ class Jitted:
         if specialization.changed:
             after: list[Any] = []
             results = specialization.replay(values, as_tensors, after)
-            change(f"jit of {self.__name__}", dynamic.leaves, specialization.changed, after)
+            self._change(dynamic, specialization, after)
             return results
         results = specialization.replay(values, as_tensors)
         direct_key = dynamic.direct_key(specialization.limits)
         if direct_key is not None:
             self._direct[direct_key] = specialization
         return results
+
+    def _change(
+        self, dynamic: "_Arguments", specialization: Specialization, after: Sequence[Any]
+    ) -> None:
+        leaves = [*dynamic.leaves, *specialization.assigned]
+        change(f"jit of {self.__name__}", leaves, specialization.changed, after)
 
     # Signatures
 
@@ -422,13 +433,16 @@ class Jitted:
         current.trace = trace
         try:
             with (
-                tracing_compiled(self.__name__, arguments, first),
+                tracing_compiled(self.__name__, arguments, first) as traced,
+                as_before(traced.assigned),
                 order.scope(order.new_argument) as scope,
             ):
                 leaves, structure = trees.flatten(function(*args, **kwargs))
                 outputs = self._outputs(leaves)
-                changed = numbers_of_changed(tensors, given)
-                outputs += [tensors[k]._node for k in changed]
+                assigned, before = assigned_arrays(traced.assigned)
+                held = [*tensors, *assigned]
+                changed = numbers_of_changed(held, [*given, *before])
+                outputs += [held[k]._node for k in changed]
         finally:
             current.trace = outer
         if scope.communicates:
@@ -438,15 +452,15 @@ class Jitted:
         del leaves  # arrays among them are not closed over
         own = set(arguments)
         captured, constants, reached, count = _surroundings(outputs, own, first)
-        if not scope.communicates:
-            while _has_rerolled(outputs, own, reached, first, trace):
-                captured, constants, reached, count = _surroundings(outputs, own, first)
+        while not scope.communicates and _has_rerolled(outputs, own, reached, first, trace):
+            captured, constants, reached, count = _surroundings(outputs, own, first)
         met = {x.node: x for x in trace.closed_over()}
         return Specialization(
             self.__name__,
             arguments,
             outputs,
             changed,
+            assigned,
             structure,
             [node.handle() for node in captured],  # type: ignore[misc]
             captured,

@@ -71,7 +71,8 @@ class Specialization:
     # Results, then what arguments become that are changed in place; None once a long graph was
     # compiled, and let go.
     outputs: list[Node] | None
-    changed: list[int]  # numbers of these arguments
+    changed: list[int]  # numbers of these arguments, and after all arguments of:
+    assigned: list[Any]  # tensors that the function closes over, and changes in place
     structure: trees.Structure
     captured: list[Tensor]  # tensors that the function closes over, read at each call
     captured_nodes: list[Node]  # what they were while tracing

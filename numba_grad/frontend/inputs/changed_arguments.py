@@ -1,12 +1,14 @@
 """Arguments that a function changes in place while it runs on stand-ins for them: afterwards, what
 the caller has given changes as it would without."""
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from numba_grad.autograd.state import rebind
 from numba_grad.autograd.tensor_class import is_tensor
-from numba_grad.autograd.views import assign, overlap
+from numba_grad.autograd.views import assign, is_view_of, overlap
 from numba_grad.errors import TracingError, explain
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, value_of
@@ -31,6 +33,24 @@ def _origin(node: Node) -> Node:
     while node.op in _SAME_VALUE:
         node = node.inputs[0]
     return node
+
+
+@contextlib.contextmanager
+def as_before(assigned: Sequence[tuple[Any, Node]]) -> Iterator[None]:
+    """In the end give these tensors, each with what it was, their values back, the first ones."""
+    try:
+        yield
+    finally:
+        for tensor, old in reversed(assigned):
+            rebind(tensor, old)
+
+
+def assigned_arrays(assigned: Sequence[tuple[Any, Node]]) -> tuple[list[Any], list[Node]]:
+    """These tensors, once each, with what they were at first; but for views of others among them,
+    which change with those."""
+    first = {id(tensor): (tensor, old) for tensor, old in reversed(assigned)}.values()
+    found = [(x, old) for x, old in first if not any(is_view_of(x, y) for y, _ in first)]
+    return [x for x, _ in found], [old for _, old in found]
 
 
 def returning_arguments(f: Callable[..., Any], numbers: Sequence[int]) -> Callable[..., Any]:
