@@ -5,14 +5,13 @@
 Run it after adding an operation or measuring one again.
 """
 
-import importlib
-import pkgutil
 import re
 import sys
 from pathlib import Path
 
-import numba_grad.ops
-from numba_grad.graph.node import OPS, Op
+import numba_grad  # noqa: F401, which has the operations of loops and branches
+from numba_grad.graph.node import Op
+from numba_grad.ops import all_ops
 
 HERE = Path(__file__).parent
 TABLE = HERE / "operations.md"
@@ -63,11 +62,7 @@ DTYPES = (
 
 def operations() -> list[Op]:
     """All of them but leaves, which hold what users pass."""
-    for module in pkgutil.iter_modules(numba_grad.ops.__path__):
-        importlib.import_module(f"numba_grad.ops.{module.name}")
-    for name in OPS.seldom:
-        OPS[name]
-    return [op for op in OPS.values() if op.family != "leaf"]
+    return [op for op in all_ops().values() if op.family != "leaf"]
 
 
 def dtypes_of(op: Op) -> str:

@@ -140,9 +140,10 @@ class _Operations(dict[str, Op]):
         self.seldom: dict[str, str] = {}  # the modules of those that most programs do without
 
     def __missing__(self, name: str) -> Op:
-        if name not in self.seldom:
+        if name in self.seldom:
+            imported(self.seldom[name])
+        if name not in self:
             raise KeyError(name)
-        imported(self.seldom[name])
         return self[name]
 
 
