@@ -44,6 +44,7 @@ from numba_grad.config import config, configure
 from numba_grad.fresh_thread import imported as _imported
 from numba_grad.frontend import namespaces
 from numba_grad.frontend.compiled_functions.jit import *
+from numba_grad.frontend.derivatives.custom_rules import *
 from numba_grad.frontend.derivatives.gradients import *
 from numba_grad.frontend.functions.along_axes import *
 from numba_grad.frontend.functions.assignments import *
@@ -74,6 +75,11 @@ from numba_grad.frontend.functions.shapes import *
 from numba_grad.frontend.functions.sorting import *
 from numba_grad.frontend.functions.statistics import *
 from numba_grad.frontend.inputs import devices
+from numba_grad.frontend.loops_and_branches.associative_scans import *
+from numba_grad.frontend.loops_and_branches.branches import *
+from numba_grad.frontend.loops_and_branches.checkpoints import *
+from numba_grad.frontend.loops_and_branches.loops import *
+from numba_grad.frontend.loops_and_branches.while_loops import *
 from numba_grad.frontend.polynomials import *
 from numba_grad.frontend.tensors.array_api import *
 from numba_grad.frontend.tensors.interchange import *
@@ -98,35 +104,12 @@ if typing.TYPE_CHECKING:
 
     from numba_grad import cuda, fft, linalg, random, signal, special, testing
     from numba_grad import numpy as numpy
-    from numba_grad.frontend.derivatives.custom_rules import custom_jvp, custom_vjp, stop_gradient
-    from numba_grad.frontend.loops_and_branches.associative_scans import associative_scan
-    from numba_grad.frontend.loops_and_branches.branches import cond, switch
-    from numba_grad.frontend.loops_and_branches.checkpoints import (
-        checkpoint,
-        checkpoint_name,
-        checkpoint_policies,
-    )
-    from numba_grad.frontend.loops_and_branches.loops import fori_loop, map, scan
-    from numba_grad.frontend.loops_and_branches.while_loops import while_loop
     from numba_grad.frontend.own_functions.callbacks import ShapeDtypeStruct, callback
     from numba_grad.frontend.own_functions.custom_op import custom_op
     from numba_grad.frontend.own_functions.differentiable import differentiable
 
 # What takes a while to import and few programs use, by the module of `frontend/` that has it.
 _SELDOM = {
-    "associative_scan": "loops_and_branches.associative_scans",
-    "checkpoint": "loops_and_branches.checkpoints",
-    "checkpoint_name": "loops_and_branches.checkpoints",
-    "checkpoint_policies": "loops_and_branches.checkpoints",
-    "cond": "loops_and_branches.branches",
-    "custom_jvp": "derivatives.custom_rules",
-    "custom_vjp": "derivatives.custom_rules",
-    "fori_loop": "loops_and_branches.loops",
-    "map": "loops_and_branches.loops",
-    "scan": "loops_and_branches.loops",
-    "stop_gradient": "derivatives.custom_rules",
-    "switch": "loops_and_branches.branches",
-    "while_loop": "loops_and_branches.while_loops",
     "ShapeDtypeStruct": "own_functions.callbacks",
     "callback": "own_functions.callbacks",
     "custom_op": "own_functions.custom_op",
@@ -138,9 +121,7 @@ def __getattr__(name: str) -> typing.Any:
     if name in namespaces.NAMESPACES or name in ("numpy", "testing"):
         return importlib.import_module(f"{__name__}.{name}")
     if name in _SELDOM:
-        found = getattr(_imported(f"{__name__}.frontend.{_SELDOM[name]}"), name)
-        globals()[name] = found  # where the next look finds it
-        return found
+        return getattr(importlib.import_module(f"{__name__}.frontend.{_SELDOM[name]}"), name)
     if name == "bfloat16":
         # Not in `__all__`: `import *` is not to need the package that has it. Nor is `numpy`, which
         # would take the place of NumPy.

@@ -18,7 +18,7 @@ import numpy as np
 
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import InternalError
-from numba_grad.fresh_thread import carried, imported
+from numba_grad.fresh_thread import carried
 from numba_grad.graph import streams
 from numba_grad.graph.placement import NUMBERS_NAME, infer, settled
 from numba_grad.graph.types import CPU, TupleType, Type, array_type
@@ -133,21 +133,7 @@ class Op:
         return f"<op {self.name}>"
 
 
-class _Operations(dict[str, Op]):
-    """The registry, by name; tests walk it."""
-
-    def __init__(self) -> None:
-        self.seldom: dict[str, str] = {}  # the modules of those that most programs do without
-
-    def __missing__(self, name: str) -> Op:
-        if name in self.seldom:
-            imported(self.seldom[name])
-        if name not in self:
-            raise KeyError(name)
-        return self[name]
-
-
-OPS = _Operations()
+OPS: dict[str, Op] = {}  # the registry; tests walk it
 
 
 class Node:

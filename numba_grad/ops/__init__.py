@@ -14,6 +14,4 @@ def all_ops() -> dict[str, Op]:
 
     for module in pkgutil.iter_modules(__path__):
         imported(f"{__name__}.{module.name}")
-    for name in OPS.seldom:
-        OPS[name]
     return OPS

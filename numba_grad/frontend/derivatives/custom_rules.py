@@ -34,6 +34,8 @@ from numba_grad.transforms.jvp import adjoint_of_linear, zero_point
 from numba_grad.transforms.jvp import tangents as tangents_of
 from numba_grad.transforms.vjp import add_cotangents, cotangents, reached, released_error
 
+__all__ = ["custom_jvp", "custom_vjp", "stop_gradient"]
+
 Rule = Callable[..., Any]
 
 

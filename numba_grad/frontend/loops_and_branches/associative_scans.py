@@ -13,6 +13,8 @@ from numba_grad.frontend.loops_and_branches.bodies import check_function
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.types import Type, normalize_axis
 
+__all__ = ["associative_scan"]
+
 
 def associative_scan(
     fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0

@@ -24,6 +24,8 @@ from numba_grad.graph.types import array_type
 from numba_grad.ops.families import cast
 from numba_grad.transforms.branches import branch, with_common_arguments
 
+__all__ = ["cond", "switch"]
+
 
 def cond(
     pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any

@@ -22,6 +22,8 @@ from numba_grad.graph.types import Type
 from numba_grad.transforms.call import call
 from numba_grad.transforms.kept_values import Policy
 
+__all__ = ["checkpoint", "checkpoint_name", "checkpoint_policies"]
+
 
 def checkpoint(
     f: Callable[..., Any],

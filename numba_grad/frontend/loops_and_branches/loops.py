@@ -50,6 +50,8 @@ from numba_grad.runtime.progress import label_in
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loops import loop
 
+__all__ = ["fori_loop", "map", "scan"]
+
 
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],

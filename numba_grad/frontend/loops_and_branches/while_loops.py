@@ -31,6 +31,8 @@ from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.transforms.while_loops import most_steps
 from numba_grad.transforms.while_loops import while_loop as while_loop_of_nodes
 
+__all__ = ["while_loop"]
+
 
 def while_loop(
     cond_fun: Callable[[Any], Any],
