@@ -36,13 +36,14 @@ def _origin(node: Node) -> Node:
 
 
 @contextlib.contextmanager
-def as_before(assigned: Sequence[tuple[Any, Node]]) -> Iterator[None]:
-    """In the end give these tensors, each with what it was, their values back, the first ones."""
+def as_before(assigned: list[tuple[Any, Node]]) -> Iterator[None]:
+    """In the end give these tensors, each with what it was, their values back, the first ones; and
+    forget them, as what was traced is remembered."""
     try:
         yield
     finally:
-        for tensor, old in reversed(assigned):
-            rebind(tensor, old)
+        while assigned:
+            rebind(*assigned.pop())
 
 
 def assigned_arrays(assigned: Sequence[tuple[Any, Node]]) -> tuple[list[Any], list[Node]]:
