@@ -128,8 +128,9 @@ def jit(
     by a local name (`m = model; m.rate`), `super()`, `getattr` or an index (`models[0].rate`),
     attributes of static arguments, and what NumPy itself computes of a larger array (`(2 *
     array).sum()`): pass these as arguments, or make a tensor of the array. What `f` appends
-    to, or gives another name or attribute, is its own record, and a tensor there has no value
-    afterwards. An array
+    to, or gives another name or attribute, is its own record: a tensor there has no value
+    afterwards, and later calls go on from what was there before the first (`self.u[...] = v` in
+    place of `self.u = v` is done at each call). An array
     that changes in place and is small is better an argument, too: tracing takes milliseconds.
 
     A jitted function is pickled by its name, as functions are, or with the function it is made of.
