@@ -55,6 +55,10 @@ class KernelError(RuntimeError):
     """A generated kernel could not be built or run."""
 
 
+class PerformanceWarning(UserWarning):
+    """Something that works, and takes far longer than another way of writing it."""
+
+
 class ArchiveError(ValueError):
     """An archive of kernels that is damaged, or for another kind of machine."""
 

@@ -8,6 +8,7 @@ caller's graph.
 """
 
 import functools
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from operator import is_
@@ -20,13 +21,15 @@ from numba_grad.compiler.evaluate import evaluate
 from numba_grad.compiler.known_bodies import known_body
 from numba_grad.config import config
 from numba_grad.dtypes import is_inexact, kind_of
-from numba_grad.errors import explain
+from numba_grad.errors import PerformanceWarning, explain
 from numba_grad.fresh_thread import imported, on_fresh_stack
+from numba_grad.frontend.compiled_functions.carried_state import CarriedState, forget_tensors_of
 from numba_grad.frontend.compiled_functions.specialization import Specialization, host_value
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, own_array, plain, shared_copy
 from numba_grad.frontend.inputs.changed_arguments import (
+    NewContents,
     as_before,
     assigned_arrays,
     change,
@@ -34,6 +37,7 @@ from numba_grad.frontend.inputs.changed_arguments import (
 )
 from numba_grad.frontend.inputs.guards import guard_of
 from numba_grad.frontend.inputs.selections import Selection
+from numba_grad.frontend.inputs.surroundings import Surroundings
 from numba_grad.frontend.inputs.tracing import Trace, current, is_tracing
 from numba_grad.frontend.tensors.python_numbers import Limit, handle_like, is_number, limits_on
 from numba_grad.frontend.tensors.tensor import Tensor
@@ -183,6 +187,8 @@ class Jitted:
         self._specializations: dict[Hashable, Specialization] = {}
         self._direct: dict[tuple, Specialization] = {}
         self._making = LocksByKey()
+        # The signature that Python has run again last; None once that was said.
+        self._rerun: Hashable | None = ()
         self._keeping = new_lock()
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
@@ -229,6 +235,8 @@ class Jitted:
         dynamic, key = self._split(args, kwargs)
         wants_grad = [False] * len(dynamic.leaves)
         specialization = self._specialization(dynamic, key, wants_grad, needs_graph=True)
+        if specialization.state.is_rerun:
+            specialization.state.undo()
         compiled = specialization.compiled()
         return Lowered(
             specialization.name,
@@ -272,7 +280,8 @@ class Jitted:
         ]
         specialization = self._specialization(dynamic, key, wants_grad, _needs_graph())
         if current.trace is not None:
-            current.trace.inner_checks.append(specialization.holds)
+            is_rerun = specialization.state.is_rerun
+            current.trace.inner_checks.append(_never if is_rerun else specialization.holds)
         for limit in specialization.limits:
             limit.check(f"jit of {self.__name__}", dynamic.leaves[limit.number])
         recorded = (
@@ -290,14 +299,14 @@ class Jitted:
                 specialization = self._specialization(dynamic, key, wants_grad, needs_graph=True)
             given = [as_node(x) for x in dynamic.leaves]
             nodes = specialization.record(given)
-            if specialization.changed:
-                count = len(nodes) - len(specialization.changed)
+            if specialization.has_effects:
+                count = specialization.structure.num_leaves
                 self._change(dynamic, specialization, nodes[count:])
                 del nodes[count:]
             return specialization.rebuild([Tensor(_fresh(node)) for node in nodes])
         values = [host_value(x) for x in dynamic.leaves]
-        as_tensors = any(isinstance(x, Tensor) for x in dynamic.leaves)
-        if specialization.changed:
+        as_tensors = dynamic.has_tensors
+        if specialization.has_effects:
             after: list[Any] = []
             results = specialization.replay(values, as_tensors, after)
             self._change(dynamic, specialization, after)
@@ -312,7 +321,20 @@ class Jitted:
         self, dynamic: "_Arguments", specialization: Specialization, after: Sequence[Any]
     ) -> None:
         leaves = [*dynamic.leaves, *specialization.assigned]
-        change(f"jit of {self.__name__}", leaves, specialization.changed, after)
+        changed, contents, state = (
+            specialization.changed,
+            specialization.contents,
+            specialization.state,
+        )
+        change(f"jit of {self.__name__}", leaves, changed, after[: len(changed)])
+        nodes = [x if isinstance(x, Node) else leaf(x) for x in after[len(changed) :]]
+        as_tensors = dynamic.has_tensors
+        if contents is not None:
+            count = len(contents.computed)
+            contents.write(dynamic.tree, dynamic.leaves, nodes[:count], as_tensors=as_tensors)
+            del nodes[:count]
+        if state:
+            state.give(nodes, dynamic.leaves, as_tensors=as_tensors)
 
     # Signatures
 
@@ -340,7 +362,8 @@ class Jitted:
                         fix="name it in static_argnums or static_argnames",
                     )
                 )
-        dynamic = _Arguments(args, static_numbers, static_named, leaves, structure)
+        tree = dynamic_args, dynamic_kwargs
+        dynamic = _Arguments(args, static_numbers, static_named, tree, leaves, structure)
         key = (dynamic.types, dynamic.numbers, structure, static, static_named)
         try:
             hash(key)
@@ -371,8 +394,10 @@ class Jitted:
                     depth = 0 if current.trace is None else current.trace.depth
                     is_deep = depth % _DEEPEST == _DEEPEST - 1
                     found = on_fresh_stack(make) if is_deep else make()
-                    if not any(is_traced(t._node) for t in found.captured):
+                    if found.is_repeated_by_calls:
                         self._keep(full_key, found)
+                    elif found.state.is_rerun:
+                        self._note_rerun(full_key, found.state)
         return found
 
     def _known(self, full_key: Hashable, needs_graph: bool) -> Specialization | None:
@@ -390,11 +415,32 @@ class Jitted:
             found = self._trace(dynamic, wants_grad)
             if dynamic.is_plain and not needs_graph and not found.captured:
                 found.compiled(is_run=True)
-                found.let_go_of_long_graph()
+                if not found.state:
+                    found.let_go_of_long_graph()
             return found
 
         # Compiled in the same pause: a collection in between would look at every node.
         return without_collection(work)
+
+    def _note_rerun(self, key: Hashable, state: CarriedState) -> None:
+        """Say once that calls take long, and why. The first one may make what later ones find."""
+        if self._rerun == key:
+            warnings.warn(
+                explain(
+                    f"jit of {self.__name__}",
+                    "Python runs the function at each call, which takes milliseconds, because it "
+                    "changes what it goes on from",
+                    got={x.name: x.described for x in state.changes[:4]},
+                    fix="arguments and results for what changes; tensors in place of numbers and "
+                    "arrays (self.t = ng.tensor(0.0)), which calls read and change; ng.random, "
+                    "with a key that is an argument, in place of generators",
+                ),
+                PerformanceWarning,
+                stacklevel=5,
+            )
+            key = None
+        if self._rerun is not None:
+            self._rerun = key
 
     def _keep(self, key: Hashable, specialization: Specialization) -> None:
         """In place of those that were not called for longest, if there are too many."""
@@ -426,12 +472,15 @@ class Jitted:
             for x, node in zip(dynamic.leaves, arguments, strict=True)
         ]
         given = [x._node for x in tensors]
-        args, kwargs = dynamic.rebuilt(tensors)
+        tree = trees.unflatten(dynamic.structure, tensors)
+        args, kwargs = dynamic.with_static(tree)
         guard = guard_of(self._f)
+        around = Surroundings.of(self._f, dynamic.static)
         # Its closure and its defaults may be others at each trace.
         function = _rewritten(self._f) if self._control_flow else self._f
         outer, trace = current.trace, Trace(shared_copy, first)
         current.trace = trace
+        is_done = False
         try:
             with (
                 tracing_compiled(self.__name__, arguments, first) as traced,
@@ -444,30 +493,50 @@ class Jitted:
                 held = [*tensors, *assigned]
                 changed = numbers_of_changed(held, [*given, *before])
                 outputs += [held[k]._node for k in changed]
+            is_done = True
         finally:
             current.trace = outer
+            if not is_done:
+                forget_tensors_of(around, first)
+        state = CarriedState(around, tensors, first)
+        contents = NewContents.of(tree, tensors)
+        if contents is not None:
+            outputs += [x._node for x in contents.computed]
+        number_of_results = len(outputs)
+        outputs += [x._node for x in state.tensors]
         if scope.communicates:
             token, last_token = scope.ends()
             arguments.append(token)
             outputs.append(last_token)
         del leaves  # arrays among them are not closed over
         own = set(arguments)
-        captured, constants, reached, count = _surroundings(outputs, own, first)
+        asked = trace.tensors_asked_for()
+        if state:
+            captured, *_ = _before_trace(outputs, own, first)
+            state.forget_unread({*captured, *asked})
+            if not state:
+                del outputs[number_of_results : len(outputs) - scope.communicates]
+        captured, constants, reached, count = _before_trace(outputs, own, first)
         while not scope.communicates and _has_rerolled(outputs, own, reached, first, trace):
-            captured, constants, reached, count = _surroundings(outputs, own, first)
+            captured, constants, reached, count = _before_trace(outputs, own, first)
         met = {x.node: x for x in trace.closed_over()}
+        # A change that the state knows nothing of has the function traced again.
+        guard = guard.without_own_changes() if state.has_changed else guard
+        now = state.tensors_read_at_calls(asked, assigned)
         return Specialization(
             self.__name__,
             arguments,
             outputs,
             changed,
             assigned,
+            contents,
+            state,
             structure,
-            [node.handle() for node in captured],  # type: ignore[misc]
+            [now.get(node) or node.handle() for node in captured],  # type: ignore[misc]
             captured,
             [met[node] for node in constants if node in met],
             [node for node in constants if node not in met],
-            trace.check(guard.without_own_changes().holds),
+            trace.check(guard.holds),
             reached,
             count,
             limits_on(arguments, reached),
@@ -502,13 +571,23 @@ class _Arguments:
     args: tuple[Any, ...]
     static_numbers: set[int]
     static_named: tuple[tuple[str, Any], ...]
+    tree: tuple[tuple[Any, ...], dict[str, Any]]  # the others
     leaves: list[Any]
     structure: trees.Structure
 
     @property
     def is_plain(self) -> bool:
         """Whether a call with these only computes, and records nothing."""
-        return not is_tracing() and not any(isinstance(x, Tensor) for x in self.leaves)
+        return not is_tracing() and not self.has_tensors
+
+    @property
+    def has_tensors(self) -> bool:
+        return any(isinstance(x, Tensor) for x in self.leaves)
+
+    @property
+    def static(self) -> list[Any]:
+        """The static arguments."""
+        return [*[self.args[k] for k in self.static_numbers], *[x for _, x in self.static_named]]
 
     @property
     def node_types(self) -> list[Type]:
@@ -534,9 +613,9 @@ class _Arguments:
         is_flat = len(self.args) == len(self.leaves) and all(map(is_, self.args, self.leaves))
         return tuple(key) if is_flat else (self.structure, *key)
 
-    def rebuilt(self, tensors: list[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """args and kwargs with the tensors in place of the leaves."""
-        dynamic_args, kwargs = trees.unflatten(self.structure, tensors)
+    def with_static(self, tree: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """args and kwargs, of a tree that is like that of the others."""
+        dynamic_args, kwargs = tree
         rest = iter(dynamic_args)
         args = tuple(x if k in self.static_numbers else next(rest) for k, x in enumerate(self.args))
         return args, {**kwargs, **dict(self.static_named)}
@@ -586,6 +665,10 @@ def _type_of(x: Any) -> Type:
     return as_node(x).type
 
 
+def _never() -> bool:
+    return False
+
+
 def _fresh(node: Node) -> Node:
     """A node without a handle, so that a result is a tensor of its own."""
     return node if node.handle is None else OPS["identity"](node)
@@ -611,7 +694,7 @@ def _has_rerolled(
     return found is not None
 
 
-def _surroundings(
+def _before_trace(
     outputs: Sequence[Node], arguments: set[Node], first: int
 ) -> tuple[list[Node], list[Node], set[Node], int]:
     """Tensors from before the trace that `outputs` depend on, constants, all nodes, and the number

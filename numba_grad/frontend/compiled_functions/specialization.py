@@ -25,8 +25,10 @@ from numba_grad.compiler.programs import compile_program
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import config
 from numba_grad.errors import DeviceError, InternalError, explain
+from numba_grad.frontend.compiled_functions.carried_state import CarriedState
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, own_array, plain
+from numba_grad.frontend.inputs.changed_arguments import NewContents
 from numba_grad.frontend.inputs.tracing import ClosedOver, is_tracing
 from numba_grad.frontend.tensors.python_numbers import Limit
 from numba_grad.frontend.tensors.tensor import Tensor
@@ -34,7 +36,7 @@ from numba_grad.graph import order
 from numba_grad.graph.node import Node, argument, leaf, recording
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type
-from numba_grad.graph.walk import substitute, toposort
+from numba_grad.graph.walk import is_traced, substitute, toposort
 from numba_grad.locks import new_lock
 from numba_grad.transforms.call import CallTarget, call
 from numba_grad.transforms.repeated_views import without_repeated_views
@@ -68,11 +70,13 @@ class Specialization:
 
     name: str
     arguments: list[Node]
-    # Results, then what arguments become that are changed in place; None once a long graph was
-    # compiled, and let go.
+    # Results, then what arguments become that are changed in place, what is new in containers among
+    # them, and the state; None once a long graph was compiled, and let go.
     outputs: list[Node] | None
     changed: list[int]  # numbers of these arguments, and after all arguments of:
     assigned: list[Any]  # tensors that the function closes over, and changes in place
+    contents: NewContents | None  # of containers among the arguments
+    state: CarriedState  # what else it changes
     structure: trees.Structure
     captured: list[Tensor]  # tensors that the function closes over, read at each call
     captured_nodes: list[Node]  # what they were while tracing
@@ -109,12 +113,28 @@ class Specialization:
             raise InternalError(f"jit of {self.name}: the graph was let go")
         return self.outputs
 
+    @property
+    def has_effects(self) -> bool:
+        """Whether calls do more than to compute results."""
+        return bool(self.changed or self.contents or self.state)
+
+    @property
+    def is_repeated_by_calls(self) -> bool:
+        """Whether later calls may do what the trace did; else Python runs the function again."""
+        return not (self.state.is_rerun or any(is_traced(t._node) for t in self.captured))
+
     def is_current(self) -> bool:
         """Whether the function would be traced to the same now: captured tensors still have the
         types, and need for gradients, of when it was, and what decided about it is the same."""
-        return self.holds() and all(
-            tensor._node.type == node.type and tensor._node.requires_grad == node.requires_grad
-            for tensor, node in zip(self.captured, self.captured_nodes, strict=True)
+        if not self.holds():
+            return False
+        try:
+            now = [tensor._node for tensor in self.captured]
+        except TypeError:  # no array any more
+            return False
+        return all(
+            x.type == node.type and x.requires_grad == node.requires_grad
+            for x, node in zip(now, self.captured_nodes, strict=True)
         )
 
     def let_go_of_long_graph(self) -> None:
@@ -243,7 +263,7 @@ class Specialization:
             values.append(order.VALUE)
             self._compare()
         if self.captured:
-            values += [host_value(tensor) for tensor in self.captured]
+            values += [_value_of(tensor._node) for tensor in self.captured]
         if config.engine == "reference" and self._only_device() == CPU:
             values += [*self.array_values(), *[node.value for node in self.constants]]
             given = dict(zip(self.inputs, values, strict=True))
@@ -341,13 +361,16 @@ def _is_still(x: ClosedOver) -> bool:
     return not is_tracing() and x.is_unchanged()
 
 
+def _value_of(node: Node) -> Any:
+    if node.value is None:
+        evaluate([node])
+    return node.value
+
+
 def host_value(x: Any) -> Any:
     """The value of a tensor, computed if need be; of anything else, the array that plans read."""
     if isinstance(x, Tensor):
-        node: Node = x._node
-        if node.value is None:
-            evaluate([node])
-        return node.value
+        return _value_of(x._node)
     if isinstance(x, np.ndarray):
         if x.__class__ is not np.ndarray:
             x = plain(x)

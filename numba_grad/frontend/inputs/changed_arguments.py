@@ -3,15 +3,20 @@ the caller has given changes as it would without."""
 
 import contextlib
 import functools
+import operator
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from numba_grad.autograd.state import rebind
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.autograd.views import assign, is_view_of, overlap
 from numba_grad.errors import TracingError, explain
 from numba_grad.frontend.inputs import trees
-from numba_grad.frontend.inputs.arrays import as_node, value_of
+from numba_grad.frontend.inputs.arrays import as_node, value_of, wrap
 from numba_grad.graph.node import Node, leaf
 from numba_grad.graph.walk import is_traced
 from numba_grad.ops.elementwise import detach, identity
@@ -64,6 +69,69 @@ def returning_arguments(f: Callable[..., Any], numbers: Sequence[int]) -> Callab
         return out, [leaves[k] for k in numbers]
 
     return with_arguments
+
+
+class NewContents(NamedTuple):
+    """What containers among the arguments hold when the function has run, where that is something
+    else than they were given, or under other keys."""
+
+    structure: trees.Structure
+    leaves: list[Any]
+    numbers: dict[int, int]  # by the `id` of a leaf that was given, its number
+    computed: list[Any]  # the tensors that are new
+
+    @classmethod
+    def of(cls, tree: Any, given: Sequence[Any]) -> "NewContents | None":
+        """Those of containers that were given these leaves; None if nothing is new."""
+        leaves, structure = trees.flatten(tree)
+        if len(leaves) == len(given) and all(map(operator.is_, leaves, given)):
+            return None
+        numbers = {id(x): k for k, x in enumerate(given)}
+        computed = {id(x): x for x in leaves if is_tensor(x) and id(x) not in numbers}
+        return cls(structure, leaves, numbers, list(computed.values()))
+
+    def write(
+        self, tree: Any, given: Sequence[Any], nodes: Sequence[Node], *, as_tensors: bool
+    ) -> None:
+        """Have the caller's containers hold it. `nodes`: the values of what is new."""
+        new = {id(x): node for x, node in zip(self.computed, nodes, strict=True)}
+        leaves: list[Any] = []
+        for x in self.leaves:
+            if id(x) in self.numbers:
+                leaves.append(given[self.numbers[id(x)]])
+            elif id(x) not in new:
+                leaves.append(x.copy() if isinstance(x, np.ndarray) else x)
+            else:
+                node = new[id(x)]
+                is_array = not (as_tensors or node.value is None or node.requires_grad)
+                leaves.append(np.asarray(node.value)[()] if is_array else wrap(node))
+        _write_over(tree, trees.unflatten(self.structure, leaves))
+
+
+def _write_over(held: Any, new: Any) -> Any:
+    """`held`, with the contents of `new` where it can be changed, else `new`."""
+    if held is new or type(held) is not type(new):
+        return new
+    if isinstance(held, dict):
+        contents = {k: _write_over(held.get(k), v) for k, v in new.items()}
+        if list(held) != list(contents):
+            held.clear()
+        held.update(contents)
+    elif isinstance(held, list | deque):
+        contents = [_write_over(x, y) for x, y in zip(held, new, strict=False)]
+        contents += [*new][len(contents) :]
+        held.clear()
+        held.extend(contents)
+    elif isinstance(held, tuple):
+        for x, y in zip(held, new, strict=True):
+            _write_over(x, y)
+    elif is_dataclass(held):
+        for field in fields(held):
+            old = getattr(held, field.name)
+            object.__setattr__(held, field.name, _write_over(old, getattr(new, field.name)))
+    else:
+        return new
+    return held
 
 
 def change(

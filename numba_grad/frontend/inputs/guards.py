@@ -10,35 +10,32 @@ identity and content. The comparison is one generated expression, for a call of 
 costs a microsecond.
 """
 
-import dis
 import functools
-import os
-import re
-import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from numba_grad.autograd.function import Function
 from numba_grad.autograd.tensor_class import is_tensor
+from numba_grad.frontend.inputs.code_names import (
+    OWN_PLACE,
+    UNASSIGNED,
+    Named,
+    contents_of,
+    is_module_of_library,
+    is_of_library,
+    named_in,
+    runs_code,
+)
 
 MOST_CONDITIONS = 64  # a microsecond
 MOST_BYTES = 1024  # of an array that is compared by content: 0.1 us
 _MOST_ITEMS = 32  # of a list or dict
 
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic)
-_OWN_PLACE = str(Path(__file__).parents[1]) + os.sep
-_STANDARD_LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
-_PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")
-# Of lists, dicts and sets: who calls these keeps books of his own.
-_WRITES = frozenset(
-    {"append", "extend", "insert", "add", "update", "setdefault", "clear", "pop", "remove"}
-)
-_MISSING = object()
 
 
 class Guard:
@@ -46,27 +43,17 @@ class Guard:
 
     __slots__ = ("_conditions", "_names", "holds")
 
-    def __init__(self, conditions: "list[_Condition]", names: dict[str, Any]) -> None:
+    def __init__(self, conditions: list[str], names: dict[str, Any]) -> None:
         self._conditions = conditions
         self._names = names
-        self.holds = _compiled([c.text for c in conditions], names)
+        self.holds = _compiled(conditions, names)
 
     def without_own_changes(self) -> "Guard":
-        """After tracing: without those contents that tracing itself has changed, as a list of calls
-        that the function keeps."""
+        """After tracing: without what tracing itself has changed."""
         if self.holds is None or self.holds():
             return self
-        kept = [
-            c
-            for c in self._conditions
-            if not c.is_content or _compiled([c.text], self._names)()  # type: ignore[misc]
-        ]
+        kept = [x for x in self._conditions if _compiled([x], self._names)()]  # type: ignore[misc]
         return Guard(kept, self._names)
-
-
-class _Condition(NamedTuple):
-    text: str
-    is_content: bool  # of something that is still the same object
 
 
 def _compiled(conditions: list[str], names: dict[str, Any]) -> Callable[[], bool] | None:
@@ -110,70 +97,6 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, _PLAIN)
 
 
-@functools.lru_cache(maxsize=4096)
-def is_of_library(file: str) -> bool:
-    """Whether code of this file is installed, and none of the user's own."""
-    return file.startswith(("<frozen ", _STANDARD_LIBRARY, _OWN_PLACE)) or bool(
-        _PACKAGES.search(file)
-    )
-
-
-# What code names
-
-_Place = tuple[str, str, tuple[str, ...]]  # "global", "cell" or "local", name, attributes
-
-
-class _Named(NamedTuple):
-    """What the code of a function names, and what it assigns to: the books that it keeps."""
-
-    places: tuple[_Place, ...]
-    stored: frozenset[_Place]
-    stored_attributes: frozenset[str]  # of what is not known: `x.count += 1`
-
-
-@functools.lru_cache(maxsize=1024)
-def _named_in(code: types.CodeType) -> _Named:
-    """That of nested functions and comprehensions included."""
-    places: dict[_Place, None] = {}
-    stored: set[_Place] = set()
-    stored_attributes: set[str] = set()
-    place: _Place | None = None
-    for instruction in dis.get_instructions(code):
-        name = instruction.opname
-        if name in ("LOAD_ATTR", "LOAD_METHOD"):
-            if place is not None:
-                place = (place[0], place[1], (*place[2], instruction.argval))
-            continue
-        if name == "STORE_ATTR":
-            if place is None:
-                stored_attributes.add(instruction.argval)
-            else:
-                stored.add((place[0], place[1], (*place[2], instruction.argval)))
-        if place is not None:
-            places[place] = None
-            place = None
-        if name in ("LOAD_GLOBAL", "LOAD_NAME"):
-            place = ("global", instruction.argval, ())
-        elif name in ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"):
-            place = ("cell", instruction.argval, ())
-        elif "LOAD_FAST" in name:
-            # From Python 3.13 on one instruction may be about two; attributes are of the last one.
-            given = instruction.argval
-            place = ("local", given if isinstance(given, str) else given[-1], ())
-        elif name in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-            stored.add(("global", instruction.argval, ()))
-        elif name == "STORE_DEREF":
-            stored.add(("cell", instruction.argval, ()))
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            inner = _named_in(constant)
-            # Locals of its own are not ours, and ours are cells there.
-            places.update((place, None) for place in inner.places if place[0] != "local")
-            stored |= inner.stored
-            stored_attributes |= inner.stored_attributes
-    return _Named(tuple(places), frozenset(stored), frozenset(stored_attributes))
-
-
 # What is found under these names
 
 
@@ -181,7 +104,7 @@ class _Survey:
     """Goes from a function to what it names, nearest first."""
 
     def __init__(self) -> None:
-        self.conditions: list[_Condition] = []
+        self.conditions: list[str] = []
         self.names: dict[str, Any] = {"is_same": is_same}
         self._pending: deque[tuple[types.FunctionType, Any]] = deque()
         self._known: set[Any] = set()
@@ -206,13 +129,13 @@ class _Survey:
         self.names[name] = value
         return name
 
-    def _require(self, text: str, is_content: bool = False) -> None:
+    def _require(self, text: str) -> None:
         if not self._is_full():
-            self.conditions.append(_Condition(text, is_content))
+            self.conditions.append(text)
 
     # Functions
 
-    def follow(self, value: Any, receiver: Any = _MISSING) -> None:
+    def follow(self, value: Any, receiver: Any = UNASSIGNED) -> None:
         """Look into what can be called, later. A jitted function that is called while another is
         traced has a guard of its own."""
         if getattr(type(value), "has_guard", False):
@@ -230,7 +153,7 @@ class _Survey:
             for item in (*value.args, *value.keywords.values()):
                 self._contents(self._name(item), item)
         elif isinstance(value, staticmethod | classmethod):
-            self.follow(value.__func__, _MISSING if isinstance(value, staticmethod) else receiver)
+            self.follow(value.__func__, UNASSIGNED if isinstance(value, staticmethod) else receiver)
         elif "__wrapped__" in getattr(value, "__dict__", ()):
             self.follow(value.__wrapped__, receiver)
             for rule in getattr(value, "rules", ()):  # of a function with a derivative of its own
@@ -247,12 +170,12 @@ class _Survey:
     def _look_into(self, function: types.FunctionType, receiver: Any) -> None:
         code = function.__code__
         cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-        is_own = code.co_filename.startswith(_OWN_PLACE)
+        is_own = code.co_filename.startswith(OWN_PLACE)
         is_first, self._is_first = self._is_first, False
         if is_own or (not is_first and is_of_library(code.co_filename)):
             # Only what it was made with: the function that a decorator was given.
             for cell in cells.values():
-                value = _contents_of(cell)
+                value = contents_of(cell)
                 if callable(value):
                     self.follow(value)
             return
@@ -262,8 +185,8 @@ class _Survey:
             defaults = getattr(function, name)
             if defaults:
                 self._value(f"{own}.{name}", defaults)
-        named = _named_in(code)
-        first = code.co_varnames[0] if receiver is not _MISSING and code.co_argcount else None
+        named = named_in(code)
+        first = code.co_varnames[0] if receiver is not UNASSIGNED and code.co_argcount else None
         for place in named.places:
             if self._is_full():
                 return
@@ -272,43 +195,37 @@ class _Survey:
             if name == first and kind in ("local", "cell"):
                 value = receiver
             elif kind == "global":
-                value = function.__globals__.get(name, _MISSING)
+                value = function.__globals__.get(name, UNASSIGNED)
                 container = function.__globals__
             elif kind == "cell" and name in cells:
-                value = _contents_of(cells[name])
+                value = contents_of(cells[name])
                 container = cells[name]
             else:
                 continue
-            if value is _MISSING or (kind, name, ()) in named.stored:
-                continue
-            if attributes and attributes[-1] in _WRITES and isinstance(value, list | dict | set):
-                self._known.add(("contents", id(value)))
-                self._kept.append(value)
+            is_record = kind != "local" and not named.is_read(name, value)
+            if value is UNASSIGNED or is_record:
                 continue
             if container is not None and self._is_new(kind, id(container), name):
                 key = f"[{name!r}]" if kind == "global" else ".cell_contents"
                 self._value(self._name(container) + key, value)
-            self._attributes(value, place, named)
+            self._attributes(value, attributes, named)
 
-    def _attributes(self, value: Any, place: _Place, named: _Named) -> None:
-        kind, variable, names = place
-        for number, name in enumerate(names, start=1):
-            if _runs_code(value):
+    def _attributes(self, value: Any, names: tuple[str, ...], named: Named) -> None:
+        for name in names:
+            if runs_code(value):
                 return
-            if (kind, variable, names[:number]) in named.stored or name in named.stored_attributes:
-                return
-            if isinstance(value, np.ndarray) or is_tensor(value) or _is_module_of_library(value):
+            if isinstance(value, np.ndarray) or is_tensor(value) or is_module_of_library(value):
                 return
             found = _found_attribute(value, name)
-            if found is _MISSING:
+            if found is UNASSIGNED:
                 return
             if isinstance(value, type) and isinstance(found, types.FunctionType):
-                self._method(value, name, found, _MISSING)
+                self._method(value, name, found, UNASSIGNED)
                 return
             if _is_bound(value, name, found):
                 self._method(type(value), name, found, value)
                 return
-            if isinstance(found, list | dict | set) and names[-1] in _WRITES:
+            if not named.is_read(name, found):
                 return
             if self._is_new("attribute", id(value), name):
                 self._kept.append(value)
@@ -327,13 +244,13 @@ class _Survey:
     def _value(self, place: str, value: Any) -> None:
         """Require that `value` stays at `place`, and as it is."""
         expected = self._name(value)
-        if _runs_code(value):
+        if runs_code(value):
             self._require(f"{place} is {expected}")
             return
         if _is_plain(value):
             self._require(f"({place} is {expected} or is_same({place}, {expected}))")
             return
-        if not _is_module_of_library(value):
+        if not is_module_of_library(value):
             self._require(f"{place} is {expected}")
         self._contents(expected, value)
 
@@ -351,66 +268,42 @@ class _Survey:
             self.follow(value)
 
     def _array(self, name: str, array: np.ndarray) -> None:
-        self._require(f"{name}.shape == {array.shape!r}", is_content=True)
+        self._require(f"{name}.shape == {array.shape!r}")
         if array.nbytes <= MOST_BYTES:
-            self._require(f"{name}.tobytes() == {self._name(array.tobytes())}", is_content=True)
+            self._require(f"{name}.tobytes() == {self._name(array.tobytes())}")
 
     def _items(self, name: str, container: Any) -> None:
         if len(container) > _MOST_ITEMS:
             return
-        self._require(f"len({name}) == {len(container)}", is_content=True)
+        self._require(f"len({name}) == {len(container)}")
         for key, item in list(_items_of(container)):
-            before = len(self.conditions)
             self._value(f"{name}[{self._name(key)}]", item)
-            self.conditions[before:] = [_Condition(c.text, True) for c in self.conditions[before:]]
 
 
 def _items_of(container: Any) -> Iterator[tuple[Any, Any]]:
     return iter(container.items()) if isinstance(container, dict) else iter(enumerate(container))
 
 
-def _contents_of(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return _MISSING
-
-
-def _is_module_of_library(value: Any) -> bool:
-    if not isinstance(value, types.ModuleType):
-        return False
-    file = vars(value).get("__file__")
-    if file is None:
-        return value.__name__ in sys.builtin_module_names
-    return is_of_library(file)
-
-
-def _runs_code(value: Any) -> bool:
-    """Whether each look at an attribute runs code of the user's, even `isinstance`."""
-    cls = type(value)
-    return type(cls.__getattribute__) is types.FunctionType and not issubclass(cls, np.ndarray)
-
-
 def _found_attribute(value: Any, name: str) -> Any:
     """What `value.name` is, or the descriptor that gives it. No code of the user's runs."""
     if isinstance(value, types.ModuleType):
-        return vars(value).get(name, _MISSING)
+        return vars(value).get(name, UNASSIGNED)
     if isinstance(value, type):
         return _static_attribute(value, name)
     of_class = _static_attribute(type(value), name)
     if isinstance(of_class, types.MemberDescriptorType):
-        return getattr(value, name, _MISSING)
+        return getattr(value, name, UNASSIGNED)
     if isinstance(of_class, property):
         return of_class
-    own = getattr(value, "__dict__", {}).get(name, _MISSING)
-    return of_class if own is _MISSING else own
+    own = getattr(value, "__dict__", {}).get(name, UNASSIGNED)
+    return of_class if own is UNASSIGNED else own
 
 
 def _static_attribute(cls: type, name: str) -> Any:
     for base in cls.__mro__:
         if name in vars(base):
             return vars(base)[name]
-    return _MISSING
+    return UNASSIGNED
 
 
 def _is_bound(value: Any, name: str, found: Any) -> bool:

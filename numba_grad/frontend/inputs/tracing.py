@@ -139,6 +139,10 @@ class Trace:
             if tensor is not None:
                 self._tensors[node] = tensor
 
+    def tensors_asked_for(self) -> set[Node]:
+        """What tensors were, from before the trace, whose values were asked for."""
+        return set(self._tensors)
+
     def _is_older(self, node: Node) -> bool:
         return node.serial < self._first_serial
 

@@ -27,6 +27,6 @@ their values there are replaced by stand-ins while a part is traced (`variables.
     kinds_in_common.py   what a variable can hold after either side, before and after a step
     flattened_values.py  what a variable holds: arrays and numbers of certain types, in containers
     variables.py         the variables of a loop or a branch
-    surroundings.py      what else its parts can reach, and must not change
+    surroundings_of_parts.py  what else its parts can reach, and must not change
     sites.py             where a loop or branch is in the user's source, for messages
 """

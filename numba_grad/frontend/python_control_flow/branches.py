@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from numba_grad.frontend.inputs.arrays import as_node
+from numba_grad.frontend.inputs.code_names import contents_of
 from numba_grad.frontend.loops_and_branches.branches import cond
 from numba_grad.frontend.python_control_flow.flattened_values import (
     MISSING,
     FlattenedValue,
     Kind,
     Part,
-    contents_of,
     rebuilt,
     taken_apart,
 )

@@ -2,7 +2,6 @@
 and what is neither, which stays as it is."""
 
 import dataclasses
-import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,6 @@ from numba_grad.ops.families import cast
 
 Part = Callable[..., Any]  # a function made of statements or of an expression
 
-UNASSIGNED = object()  # what a variable without a value holds
 _PLAIN = (str, bytes, bool, int, float, complex, type(None))
 
 
@@ -64,14 +62,6 @@ class FlattenedValue:
 
 
 MISSING = FlattenedValue([], trees.flatten(None)[1])  # of a variable that has not been assigned
-
-
-def contents_of(cell: types.CellType) -> Any:
-    """What a variable holds, or UNASSIGNED."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return UNASSIGNED
 
 
 def never_changes(held: Any) -> bool:

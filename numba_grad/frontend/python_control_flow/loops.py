@@ -6,6 +6,7 @@ from typing import Any
 
 from numba_grad.errors import TracingError
 from numba_grad.frontend.inputs.arrays import as_node
+from numba_grad.frontend.inputs.code_names import contents_of
 from numba_grad.frontend.loops_and_branches.while_loops import while_loop
 from numba_grad.frontend.python_control_flow.branches import both
 from numba_grad.frontend.python_control_flow.flattened_values import (
@@ -13,7 +14,6 @@ from numba_grad.frontend.python_control_flow.flattened_values import (
     FlattenedValue,
     Kind,
     Part,
-    contents_of,
     has_nan,
     joined,
     rebuilt,

@@ -11,18 +11,17 @@ from numba_grad.autograd import views
 from numba_grad.errors import TracingError
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import wrap
+from numba_grad.frontend.inputs.code_names import UNASSIGNED, contents_of
 from numba_grad.frontend.python_control_flow.flattened_values import (
     MISSING,
-    UNASSIGNED,
     FlattenedValue,
     Part,
-    contents_of,
     is_container,
     never_changes,
     taken_apart,
 )
 from numba_grad.frontend.python_control_flow.sites import Site
-from numba_grad.frontend.python_control_flow.surroundings import Surroundings
+from numba_grad.frontend.python_control_flow.surroundings_of_parts import SurroundingsOfParts
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import traced_bodies
 from numba_grad.graph.node import OPS, Node
@@ -44,7 +43,7 @@ class AssignedVariables:
         self.names = [x for x in dict.fromkeys((*site.assigned, *site.changed)) if x in self.cells]
         self._before = {name: contents_of(cell) for name, cell in self.cells.items()}
         self._check_changed()
-        self._surroundings = Surroundings(site, self.cells, self.names, given)
+        self._surroundings = SurroundingsOfParts(site, self.cells, self.names, given)
         self._in_containers: dict[str, Leaves] = {}  # tensors that parts get in containers
         self._written: dict[str, set[int]] = {}  # numbers of those that parts change in place
         self._replaced: dict[str, set[int]] = {}  # and that have others in their places afterwards
@@ -126,7 +125,7 @@ class AssignedVariables:
         place. `assigned`: what a tensor was that could not be assigned to."""
         for name, held in self._before.items():
             if name in self.site.read and held is not UNASSIGNED:
-                if held is self._surroundings.changed and is_container(held):
+                if held is self._surroundings.first_changed and is_container(held):
                     return name
                 leaves = taken_apart(held).leaves if is_container(held) else (held,)
                 if any(type(x) is Tensor and x._node is assigned for x in leaves):

@@ -1,0 +1,183 @@
+"""What code names: variables, attributes of these, and what it does with them. From bytecode.
+
+named_in(code)     a `Named`, that of nested functions and comprehensions included
+is_of_library(file), is_module_of_library(module)   whether code is installed, not the user's
+contents_of(cell)  what a variable that functions share holds, or UNASSIGNED
+runs_code(value)   whether each look at an attribute of it runs code of the user's
+"""
+
+import dis
+import functools
+import os
+import re
+import sys
+import types
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+OWN_PLACE = str(Path(__file__).parents[2]) + os.sep
+_STANDARD_LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
+_PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")
+# Methods of lists, dicts and sets: who only calls these keeps a record.
+_WRITES = frozenset(
+    {"append", "appendleft", "extend", "insert", "add", "update", "clear", "remove"}
+)
+UNASSIGNED = object()  # what a variable without a value holds, and a key that is not there
+
+Place = tuple[str, str, tuple[str, ...]]  # "global", "cell" or "local", name, attributes
+
+
+class Named(NamedTuple):
+    """What the code of a function names.
+
+    A variable or an attribute that the code only assigns, counts up (`calls += 1`) or adds to
+    (`log.append(x)`, `log[k] = x`) is a record of its own.
+    """
+
+    places: tuple[Place, ...]  # all of what is loaded
+    # Of variables that functions share, and of attributes of anything:
+    read: frozenset[str]
+    appended: frozenset[str]  # `x.append(y)`
+    updated: frozenset[str]  # `x += y`
+    names: frozenset[str]  # of all globals and attributes, loaded or stored
+    reads_any: bool  # attributes by names that are computed
+
+    def is_read(self, name: str, held: Any) -> bool:
+        """Whether the variable or attribute of this name, which holds this, is more than a record
+        of what was done."""
+        return name in self.read or (
+            name in self.appended and not isinstance(held, list | dict | set | deque)
+        )
+
+    @classmethod
+    def together(cls, several: "Iterable[Named]") -> "Named":
+        """What all of them name; without the places, which are of each one."""
+        names = list(several)
+        sets = [frozenset().union(*(x[k] for x in names)) for k in range(1, 5)]
+        return cls((), *sets, any(x.reads_any for x in names))
+
+
+@functools.lru_cache(maxsize=1024)
+def named_in(code: types.CodeType) -> Named:
+    """What this code names, and what is defined in it."""
+    places: dict[Place, None] = {}
+    read: set[str] = set()
+    appended: set[str] = set()
+    updated: set[str] = set()
+    instructions = [x for x in dis.get_instructions(code) if x.opname not in _NOTHING]
+    place: Place | None = None
+    for k, instruction in enumerate(instructions):
+        given = instruction.argval
+        # From Python 3.13 on one instruction may be about two; attributes are of the last one.
+        name = given[-1] if isinstance(given, tuple) else given
+        if instruction.opname in _ATTRIBUTES:
+            if place is not None:
+                place = (place[0], place[1], (*place[2], name))
+            is_update = k > 0 and instructions[k - 1].opname == "COPY"
+        else:
+            if place is not None:
+                places[place] = None
+                place = None
+            kind = _kind_of(instruction.opname)
+            if kind is None:
+                continue
+            place = (kind, name, ())
+            if kind == "local":
+                continue
+            is_update = _is_update(instructions, k)
+        if is_update:
+            updated.add(name)
+        elif _is_appended_to(instructions, k):
+            appended.add(name)
+        elif not _is_item_written(instructions, k):
+            read.add(name)
+    own = Named(
+        tuple(places),
+        frozenset(read),
+        frozenset(appended),
+        frozenset(updated),
+        frozenset(code.co_names),
+        not _DYNAMIC.isdisjoint(code.co_names),
+    )
+    inner = [named_in(x) for x in code.co_consts if isinstance(x, types.CodeType)]
+    if not inner:
+        return own
+    # Locals of its own are not ours, and ours are cells there.
+    places.update((x, None) for y in inner for x in y.places if x[0] != "local")
+    return Named.together([own, *inner])._replace(places=tuple(places))
+
+
+_NOTHING = frozenset({"CACHE", "RESUME", "NOP", "PUSH_NULL", "PRECALL", "EXTENDED_ARG"})
+_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"})
+_DYNAMIC = frozenset({"getattr", "vars", "__dict__", "attrgetter", "__getattribute__"})
+
+
+def _kind_of(operation: str) -> str | None:
+    if operation in ("LOAD_GLOBAL", "LOAD_NAME"):
+        return "global"
+    if operation in ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"):
+        return "cell"
+    return "local" if "LOAD_FAST" in operation else None
+
+
+def _is_update(instructions: list[dis.Instruction], k: int) -> bool:
+    """Whether a variable is loaded for `x += y`, with a single name or number y."""
+    following = instructions[k + 1 : k + 4]
+    if len(following) < 3:
+        return False
+    operand, operation, store = following
+    return (
+        operand.opname.startswith("LOAD_")
+        and operation.opname == "BINARY_OP"
+        and operation.argrepr.endswith("=")
+        and store.opname in ("STORE_GLOBAL", "STORE_DEREF", "STORE_NAME")
+        and store.argval == instructions[k].argval
+    )
+
+
+def _is_appended_to(instructions: list[dis.Instruction], k: int) -> bool:
+    following = instructions[k + 1 : k + 2]
+    return any(x.opname in _ATTRIBUTES and x.argval in _WRITES for x in following)
+
+
+def _is_item_written(instructions: list[dis.Instruction], k: int) -> bool:
+    """Whether something is loaded for `x[i] = y` or `x[i] += y`, with a single name or number i."""
+    following = [x.opname for x in instructions[k + 1 : k + 4]]
+    if not following or not following[0].startswith("LOAD_"):
+        return False
+    return following[1:2] == ["STORE_SUBSCR"] or following[1:3] == ["COPY", "COPY"]
+
+
+@functools.lru_cache(maxsize=4096)
+def is_of_library(file: str) -> bool:
+    """Whether code of this file is installed, and none of the user's own."""
+    return file.startswith(("<frozen ", _STANDARD_LIBRARY, OWN_PLACE)) or bool(
+        _PACKAGES.search(file)
+    )
+
+
+def is_module_of_library(value: Any) -> bool:
+    if not isinstance(value, types.ModuleType):
+        return False
+    file = vars(value).get("__file__")
+    if file is None:
+        return value.__name__ in sys.builtin_module_names
+    return is_of_library(file)
+
+
+def contents_of(cell: types.CellType) -> Any:
+    """What a variable holds, or UNASSIGNED."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return UNASSIGNED
+
+
+def runs_code(value: Any) -> bool:
+    """Whether each look at an attribute runs code of the user's, even `isinstance`."""
+    cls = type(value)
+    return type(cls.__getattribute__) is types.FunctionType and not issubclass(cls, np.ndarray)

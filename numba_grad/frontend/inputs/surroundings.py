@@ -1,0 +1,347 @@
+"""What a function can reach besides its arguments, before and after it is traced.
+
+    Surroundings   variables that functions share, and the containers, objects, arrays, iterators
+                   and random generators in these; `changed()` says what is not as it was
+    UNASSIGNED     what a variable without a value holds, and a key that is not there
+
+A trace runs a function once, so what the function does to other things is done once as well. To
+see that, there is no need to know how: by a name, an alias, a method of a list, `setattr`.
+"""
+
+import array
+import functools
+import gc
+import operator
+import pickle
+import random
+import sys
+import types
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from numba_grad.autograd.tensor_class import is_tensor
+from numba_grad.frontend.inputs.code_names import (
+    UNASSIGNED,
+    contents_of,
+    is_of_library,
+    named_in,
+    runs_code,
+)
+
+_MOST_ITEMS = 1000  # of a container that is looked at
+_MOST_IN_ALL = 5_000  # some milliseconds
+_MOST_BYTES = 2**18  # of an array, as copied in some microseconds
+_DEEPEST = 3  # containers in containers, and iterators of iterators
+_SEQUENCES = (list, deque, set)
+_BUFFERS = (bytearray, memoryview, array.array)
+_CACHED = type(functools.lru_cache(int))
+_DEFINED = (types.FunctionType, types.BuiltinFunctionType, type)
+PLAIN = (int, float, complex, bool, str, bytes, type(None))
+_CONSTANT = (*PLAIN, np.generic, types.ModuleType, types.CodeType)
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalVariable:
+    """A variable of a module."""
+
+    name: str
+    variables: dict[str, Any]
+
+    @property
+    def held(self) -> Any:
+        return self.variables.get(self.name, UNASSIGNED)
+
+
+class Reached(NamedTuple):
+    """A thing, and what it was like: what a variable holds; what is under the keys of a dict or the
+    attributes of an object; the items of a sequence; else bytes, or a tensor's node."""
+
+    name: str  # as it is written
+    holder: str | None  # the variable or attribute that holds it, if one does
+    thing: Any
+    before: Any
+    is_memo: bool  # new keys are what a function that is called remembers
+
+    def is_as_before(self) -> bool:
+        before, now = self.before, state_of(self.thing)
+        if isinstance(self.thing, types.CellType | GlobalVariable):
+            return now is before
+        if isinstance(before, bytes):
+            return now == before
+        if isinstance(before, list):
+            return len(now) == len(before) and all(map(operator.is_, now, before))
+        if isinstance(before, dict):
+            if len(now) != len(before) and not self.is_memo:
+                return False
+            return all(now.get(key, UNASSIGNED) is held for key, held in before.items())
+        return now is before
+
+    def has_grown(self) -> bool:
+        return isinstance(self.thing, list) and len(self.thing) > len(self.before)
+
+    def put_back(self) -> None:
+        """Have it hold what it did; of arrays, iterators and generators, nothing."""
+        thing, before = self.thing, self.before
+        if isinstance(thing, types.CellType):
+            if before is not UNASSIGNED:
+                thing.cell_contents = before
+            elif contents_of(thing) is not UNASSIGNED:
+                del thing.cell_contents
+        elif isinstance(thing, GlobalVariable):
+            thing.variables[thing.name] = before
+        elif isinstance(thing, list):
+            thing[:] = before
+        elif isinstance(thing, deque | set):
+            thing.clear()
+            (thing.extend if isinstance(thing, deque) else thing.update)(before)
+        elif isinstance(thing, dict):
+            thing.clear()
+            thing.update(before)
+        elif isinstance(before, dict):
+            for key in _attributes_of(thing).keys() - before.keys():
+                _setter(thing).__delattr__(thing, key)
+            for key, held in before.items():
+                _setter(thing).__setattr__(thing, key, held)
+
+
+def _setter(thing: Any) -> type:
+    """Whose `__setattr__` runs no code of the user's."""
+    return type if isinstance(thing, type) else object
+
+
+class Surroundings:
+    """What can be reached, as it is now."""
+
+    def __init__(self) -> None:
+        self.reached: list[Reached] = []
+        # Functions that were found, each with the variable or attribute that holds it.
+        self.functions: list[tuple[str | None, types.FunctionType]] = []
+        self._names: set[str] = set()  # that functions use
+        self._left = _MOST_IN_ALL
+        self._seen: set[int] = set()
+        self._pending: list[tuple[str, types.FunctionType]] = []
+
+    @classmethod
+    def of(cls, f: Any, arguments: Sequence[Any] = ()) -> "Surroundings":
+        """Those of a function, a method, or anything that can be called; and objects that it is
+        given."""
+        found = cls()
+        found.look_at("", f, None)
+        for x in arguments:
+            found.look_at(type(x).__name__, x, None)
+        found.follow()
+        return found
+
+    def changed(self) -> Iterator[Reached]:
+        """What is not as it was."""
+        return (x for x in self.reached if not x.is_as_before())
+
+    # Looking
+
+    def look_at_variable(self, name: str, cell: types.CellType) -> None:
+        """A variable that functions share."""
+        if id(cell) not in self._seen:
+            self._seen.add(id(cell))
+            held = contents_of(cell)
+            self.reached.append(Reached(name, name, cell, held, False))
+            self.look_at(name, held, name)
+
+    def follow(self) -> None:
+        """Look at what the functions that were found share, keep from call to call, and name."""
+        while self._pending:
+            name, function = self._pending.pop()
+            for item in (*(function.__defaults__ or ()), function.__dict__):
+                self.look_at(name, item, None)
+            cells = function.__closure__ or ()
+            for shared, cell in zip(function.__code__.co_freevars, cells, strict=True):
+                self.look_at_variable(shared, cell)
+            self.look_at_globals(function, is_called=True)
+        if "random" in self._names:
+            # What is drawn from without a generator. To read its state takes 0.2 ms.
+            self._names.discard("random")
+            self.look_at("random", random._inst, None)
+            if "numpy.random" in sys.modules:
+                self.look_at("np.random", np.random.mtrand._rand, None)
+
+    def look_at_globals(self, function: types.FunctionType, *, is_called: bool) -> None:
+        names, variables = named_in(function.__code__).names, function.__globals__
+        self._names.update(names)
+        for name in sorted(names):
+            if name in variables:
+                held = variables[name]
+                if is_called and not isinstance(held, (*_DEFINED, types.ModuleType)):
+                    variable = GlobalVariable(name, variables)
+                    self.reached.append(Reached(name, name, variable, held, False))
+                self.look_at(name, held, name, is_memo=is_called)
+
+    def look_at(
+        self,
+        name: str,
+        thing: Any,
+        holder: str | None,
+        depth: int = 0,
+        *,
+        is_memo: bool = False,
+    ) -> None:
+        """Look at a thing that is written like this, and at what is in it."""
+        if runs_code(thing):
+            return
+        if isinstance(thing, (types.MethodType, types.BuiltinMethodType)):
+            self.look_at(name, getattr(thing, "__func__", None), holder, depth)
+            thing = thing.__self__
+        if isinstance(thing, _CACHED):
+            thing = thing.__wrapped__
+        if isinstance(thing, staticmethod | classmethod):
+            thing = thing.__func__
+        if id(thing) in self._seen or depth > _DEEPEST or isinstance(thing, _CONSTANT):
+            return
+        if thing is UNASSIGNED:
+            return
+        self._seen.add(id(thing))
+        if isinstance(thing, types.FunctionType):
+            self._look_at_function(name, thing, holder)
+            return
+        if isinstance(thing, functools.partial):
+            for item in (thing.func, *thing.args, *thing.keywords.values()):
+                self.look_at(name, item, None, depth + 1)
+            return
+        if isinstance(thing, property):
+            for item in (thing.fget, thing.fset, thing.fdel):
+                self.look_at(name, item, holder, depth)
+            return
+        inside = _inside_of(thing)
+        if inside is None or self._left < 0:
+            return
+        is_memo = is_memo and isinstance(thing, dict)
+        if not isinstance(thing, tuple):
+            self.reached.append(Reached(name, holder, thing, state_of(thing), is_memo))
+        is_object = not isinstance(thing, (*_SEQUENCES, dict, tuple))
+        self._left -= len(inside)
+        for key, item in [x for x in inside if type(x[1]) not in PLAIN]:
+            if is_object:
+                self.look_at(f"{name}.{key}" if name else key, item, key, depth + 1)
+            else:
+                self.look_at(f"{name}[{key!r}]", item, None, depth + 1)
+        if is_object:
+            self.look_at(type(thing).__name__, type(thing), None)
+
+    def _look_at_function(
+        self, name: str, function: types.FunctionType, holder: str | None
+    ) -> None:
+        wrapped = function.__dict__.get("__wrapped__")
+        if wrapped is not None:
+            self.look_at(name, wrapped, holder)
+        if not is_of_library(function.__code__.co_filename):
+            self._pending.append((name, function))
+            self.functions.append((holder, function))
+
+
+def _inside_of(thing: Any) -> Sequence[tuple[Any, Any]] | None:
+    """What a thing holds, by key, position or attribute; None if nobody looks into it."""
+    if is_tensor(thing) or _draws_numbers(thing) or _is_iterator(thing):
+        return ()
+    if isinstance(thing, (np.ndarray, *_BUFFERS)):
+        size = thing.nbytes if isinstance(thing, (np.ndarray, memoryview)) else len(thing)
+        return () if size <= _MOST_BYTES else None
+    if isinstance(thing, (*_SEQUENCES, dict, tuple)):
+        if len(thing) > _MOST_ITEMS:
+            return None
+        inside = thing.items() if isinstance(thing, dict) else enumerate(thing)
+    elif isinstance(thing, types.SimpleNamespace):
+        inside = vars(thing).items()
+    elif _is_of_library_class(thing if isinstance(thing, type) else type(thing)):
+        # What libraries keep for themselves; not what they were given.
+        wrapped = _own_attribute(thing, "__dict__", {}).get("__wrapped__")
+        return None if wrapped is None else [("__wrapped__", wrapped)]
+    else:
+        inside = _attributes_of(thing).items()
+    return [*inside]
+
+
+def _draws_numbers(thing: Any) -> bool:
+    """Whether random numbers are drawn from it."""
+    # NumPy imports its own when they are first used.
+    is_imported = "numpy.random" in sys.modules
+    kinds = (np.random.Generator, np.random.RandomState) if is_imported else ()
+    return isinstance(thing, (random.Random, *kinds))
+
+
+def _is_iterator(thing: Any) -> bool:
+    return isinstance(thing, Iterator) and _is_of_library_class(type(thing))
+
+
+def _is_of_library_class(cls: type) -> bool:
+    module = sys.modules.get(cls.__module__)
+    if module is None:
+        return False
+    file = getattr(module, "__file__", None)
+    return is_of_library(file) if file else module.__name__ in sys.builtin_module_names
+
+
+def state_of(thing: Any) -> Any:
+    """What shows whether something has changed."""
+    if isinstance(thing, types.CellType):
+        return contents_of(thing)
+    if isinstance(thing, GlobalVariable):
+        return thing.held
+    if is_tensor(thing):
+        return thing._node
+    if isinstance(thing, np.ndarray):
+        return b"" if thing.dtype.hasobject else thing.tobytes()
+    if isinstance(thing, _BUFFERS):
+        return bytes(thing)
+    if _draws_numbers(thing):
+        if isinstance(thing, random.Random):
+            return pickle.dumps(thing.getstate())
+        is_legacy = isinstance(thing, np.random.RandomState)
+        return pickle.dumps(thing.get_state() if is_legacy else thing.bit_generator.state)
+    if _is_iterator(thing):
+        return repr(_position_of(thing)).encode()
+    if isinstance(thing, (*_SEQUENCES, tuple)):
+        return list(thing)
+    return dict(thing) if isinstance(thing, dict) else _attributes_of(thing)
+
+
+def _position_of(iterator: Any, depth: int = 0) -> object:
+    """How far an iterator is, as far as it says so."""
+    if isinstance(iterator, types.GeneratorType):
+        frame = iterator.gi_frame
+        held = [] if frame is None else [id(x) for x in frame.f_locals.values()]
+        return frame and frame.f_lasti, held
+    own = repr(iterator), operator.length_hint(iterator, -1)
+    inner = [x for x in gc.get_referents(iterator) if isinstance(x, (Iterator, tuple))]
+    inner = [y for x in inner for y in (x if isinstance(x, tuple) else (x,))]
+    within = depth < _DEEPEST
+    return own, [_position_of(x, depth + 1) for x in inner if within and _is_iterator(x)]
+
+
+def _attributes_of(thing: Any) -> dict[str, Any]:
+    """What an object or a class holds, but for what it remembers as a `cached_property`."""
+    if isinstance(thing, type):
+        return {
+            k: v
+            for k, v in vars(thing).items()
+            if k[:2] != "__" or isinstance(v, types.FunctionType)
+        }
+    names = [x for cls in type(thing).__mro__ for x in getattr(cls, "__slots__", ())]
+    in_slots = {x: _own_attribute(thing, x, UNASSIGNED) for x in names if x[:2] != "__"}
+    in_slots = {k: v for k, v in in_slots.items() if v is not UNASSIGNED}
+    found = in_slots | _own_attribute(thing, "__dict__", {})
+    of_class = type(thing)
+    return {
+        k: v
+        for k, v in found.items()
+        if not isinstance(getattr(of_class, k, None), functools.cached_property)
+    }
+
+
+def _own_attribute(thing: Any, name: str, default: Any) -> Any:
+    """An attribute, without code of the user's that gives others."""
+    try:
+        return object.__getattribute__(thing, name)
+    except AttributeError:
+        return default

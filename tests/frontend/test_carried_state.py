@@ -1,0 +1,663 @@
+"""What a jitted function changes around itself, and goes on from, at each call as Python does."""
+
+import random
+import warnings
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.errors import PerformanceWarning, TracingError
+
+pytestmark = [
+    pytest.mark.usefixtures("numpy_engine"),
+    pytest.mark.filterwarnings("ignore::numba_grad.errors.PerformanceWarning"),
+]
+
+INPUTS = [np.array(x) for x in ([1.0, 2.0, 3.0], [2.0, 1.0, 0.5], [0.3, 0.2, 0.1], [1.0, 1.0, 4.0])]
+total = None
+
+
+class Thing:
+    """Something with attributes."""
+
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+
+class Slotted:
+    __slots__ = ("u",)
+
+
+class Wrapped:
+    """State behind a property."""
+
+    def __init__(self, u):
+        self._u = u
+
+    @property
+    def u(self):
+        return self._u
+
+    @u.setter
+    def u(self, value):
+        self._u = value
+
+    def __call__(self, x):
+        self.u = self.u + x
+        return self.u.sum()
+
+
+@dataclass
+class Pair:
+    u: object
+    v: object
+
+
+# Programs: from what makes arrays, a function and what it leaves behind.
+
+
+def attribute(a):
+    s = Thing(u=a(np.zeros(3)))
+
+    def f(x):
+        s.u = s.u + x
+        return (s.u * s.u).sum()
+
+    return f, lambda: s.u
+
+
+def slot(a):
+    s = Slotted()
+    s.u = a(np.zeros(3))
+
+    def f(x):
+        s.u = 2 * s.u + x
+        return s.u.sum()
+
+    return f, lambda: s.u
+
+
+def tensor_in_place(a):
+    s = Thing(u=ng.tensor(np.zeros(3)))
+
+    def f(x):
+        s.u += x
+        return (s.u * s.u).sum()
+
+    return f, lambda: s.u
+
+
+def adam(a):
+    class Adam:
+        def __init__(self):
+            self.m, self.v, self.t = a(np.zeros(3)), a(np.zeros(3)), 0
+
+        def step(self, g):
+            self.t += 1
+            self.m = 0.9 * self.m + 0.1 * g
+            self.v = 0.99 * self.v + 0.01 * g**2
+            m = self.m / (1 - 0.9**self.t)
+            return (m / (np.sqrt(self.v / (1 - 0.99**self.t)) + 1e-8)).sum()
+
+    s = Adam()
+    return s.step, lambda: (s.m, s.v, s.t)
+
+
+def parameters_in_a_dict(a):
+    p = {"w": a(np.ones(3)), "b": a(np.zeros(3))}
+
+    def f(x):
+        result = (p["w"] * x + p["b"]).sum()
+        for k in p:
+            p[k] = p[k] - 0.1 * x
+        return result
+
+    return f, lambda: p
+
+
+def two_in_a_list(a):
+    p = [a(np.ones(3)), a(np.zeros(3))]
+
+    def f(x):
+        p[0], p[1] = p[1] + x, p[0] * 0.5
+        return (p[0] * p[1]).sum()
+
+    return f, lambda: p
+
+
+def counted_in_a_list(a):
+    n = [0]
+
+    def f(x):
+        n[0] += 1
+        return (x * n[0]).sum()
+
+    return f, lambda: n
+
+
+def counted_by_a_variable(a):
+    n = 0
+
+    def f(x):
+        nonlocal n
+        n += 1
+        return (x * n).sum()
+
+    return f, lambda: n
+
+
+def variable(a):
+    u = a(np.zeros(3))
+
+    def f(x):
+        nonlocal u
+        u = u * 0.5 + x
+        return u.sum()
+
+    return f, lambda: u
+
+
+def variable_of_the_module(a):
+    global total
+    total = a(np.zeros(3))
+
+    def f(x):
+        global total
+        total = total * 0.5 + x
+        return total.sum()
+
+    return f, lambda: total
+
+
+def particles(a):
+    ps = [Thing(x=a(np.full(3, k)), v=a(np.ones(3))) for k in (1.0, 2.0)]
+
+    def f(dt):
+        for p in ps:
+            p.x = p.x + dt * p.v
+        return sum((p.x**2).sum() for p in ps)
+
+    return f, lambda: [p.x for p in ps]
+
+
+def toggled(a):
+    s = Thing(flag=False)
+
+    def f(x):
+        s.flag = not s.flag
+        return (x * x).sum() if s.flag else x.sum()
+
+    return f, lambda: s.flag
+
+
+def cell(a):
+    class Cell:
+        def __init__(self):
+            self.h, self.W = a(np.zeros(3)), a(np.eye(3) * 0.5)
+
+        def __call__(self, x):
+            self.h = np.tanh(self.W @ self.h + x)
+            return self.h
+
+    c = Cell()
+    return lambda x: c(x).sum(), lambda: c.h
+
+
+def state_in_a_tuple(a):
+    s = Thing(state=(a(np.zeros(3)), a(np.ones(3))))
+
+    def f(x):
+        u, v = s.state
+        s.state = u + v * x, u - v
+        return (s.state[0] * s.state[1]).sum()
+
+    return f, lambda: s.state
+
+
+def replaced_objects(a):
+    s = Thing(pair=Pair(a(np.zeros(3)), a(np.ones(3))))
+
+    def f(x):
+        s.pair = Pair(s.pair.v + x, 2 * s.pair.u)
+        return (s.pair.u - s.pair.v).sum()
+
+    return f, lambda: (s.pair.u, s.pair.v)
+
+
+def history(a):
+    h = []
+
+    def f(x):
+        y = (x * x).sum()
+        h.append(y)
+        return y
+
+    return f, lambda: h
+
+
+def sum_of_history(a):
+    h = []
+
+    def f(x):
+        h.append(x * 2)
+        return sum(y.sum() for y in h)
+
+    return f, lambda: h
+
+
+def the_one_before(a):
+    s = Thing(former=None)
+
+    def f(x):
+        d = x - s.former if s.former is not None else x
+        s.former = x
+        return (d * d).sum()
+
+    return f, lambda: s.former
+
+
+def alias(a):
+    s = Thing(u=a(np.zeros(3)), t=1.0)
+
+    def step(m, x):
+        m.t = m.t * 2
+        m.u = m.u + x * m.t
+        return m.u.sum()
+
+    return lambda x: step(s, x), lambda: (s.u, s.t)
+
+
+def by_name(a):
+    s = Thing(u=a(np.zeros(3)))
+
+    def f(x):
+        setattr(s, "u", getattr(s, "u") + x)  # noqa: B009, B010
+        return s.u.sum()
+
+    return f, lambda: s.u
+
+
+def behind_a_property(a):
+    s = Wrapped(a(np.zeros(3)))
+    return s, lambda: s._u
+
+
+def queue(a):
+    d = deque([a(np.zeros(3)), a(np.ones(3))], maxlen=2)
+
+    def f(x):
+        d.append(d[0] + d[1] + x)
+        return d[-1].sum()
+
+    return f, lambda: list(d)
+
+
+def memo(a):
+    m = {}
+
+    def f(x):
+        if "c" not in m:
+            m["c"] = x * 2.0
+        return (x * m["c"]).sum()
+
+    return f, lambda: m
+
+
+def iterator(a):
+    numbers = iter([1.0, 2.0, 3.0, 4.0])
+    return lambda x: (x * next(numbers)).sum(), lambda: ()
+
+
+def generator_of_random_numbers(a):
+    numbers = np.random.default_rng(3)
+    return lambda x: (x * numbers.normal(size=3)).sum(), lambda: ()
+
+
+def pythons_random_numbers(a):
+    numbers = random.Random(3)
+    return lambda x: (x * numbers.random()).sum(), lambda: ()
+
+
+def array_that_is_written(a):
+    table = np.zeros(4)
+
+    def f(x):
+        table[1] += 1.0
+        return (x * table[1]).sum()
+
+    return f, lambda: table
+
+
+def variable_of_a_class(a):
+    class Counted:
+        n = 0
+
+        def __call__(self, x):
+            Counted.n = Counted.n + 1
+            return (x * self.n).sum()
+
+    return Counted(), lambda: Counted.n
+
+
+PROGRAMS = [
+    attribute,
+    slot,
+    tensor_in_place,
+    adam,
+    parameters_in_a_dict,
+    two_in_a_list,
+    counted_in_a_list,
+    counted_by_a_variable,
+    variable,
+    variable_of_the_module,
+    particles,
+    toggled,
+    cell,
+    state_in_a_tuple,
+    replaced_objects,
+    history,
+    sum_of_history,
+    the_one_before,
+    alias,
+    by_name,
+    behind_a_property,
+    queue,
+    memo,
+    iterator,
+    generator_of_random_numbers,
+    pythons_random_numbers,
+    array_that_is_written,
+    variable_of_a_class,
+]
+
+
+def _leaves(left):
+    if isinstance(left, dict):
+        left = list(left.values())
+    if isinstance(left, list | tuple):
+        return [y for x in left for y in _leaves(x)]
+    return [] if left is None else [np.array(left)]
+
+
+def _run(program, made_of, wrap, given):
+    f, left = program(made_of)
+    f = wrap(f)
+    return [(np.array(f(given(x))), _leaves(left())) for x in INPUTS]
+
+
+@pytest.mark.parametrize("control_flow", [False, True])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_calls_do_what_python_does(program, control_flow):
+    if control_flow and program is variable_of_the_module:
+        pytest.skip("a global of this module is refused there")
+    expected = _run(program, np.array, lambda f: f, np.array)
+
+    def wrap(f):
+        return ng.jit(f, control_flow=control_flow)
+
+    for made_of, given in ((np.array, np.array), (ng.tensor, ng.tensor), (ng.tensor, np.array)):
+        for got, wanted in zip(_run(program, made_of, wrap, given), expected, strict=True):
+            np.testing.assert_allclose(got[0], wanted[0], rtol=1e-13)
+            assert len(got[1]) == len(wanted[1])
+            for x, y in zip(got[1], wanted[1], strict=True):
+                np.testing.assert_allclose(x, y, rtol=1e-13)
+
+
+def _traces_of(f, *arguments):
+    traces = []
+
+    def counted(*args):
+        traces.append(1)
+        return f(*args)
+
+    return ng.jit(counted), traces
+
+
+@pytest.mark.parametrize(
+    "program", [attribute, slot, tensor_in_place, parameters_in_a_dict, two_in_a_list, variable]
+)
+def test_tensors_that_replace_tensors_need_no_second_trace(program):
+    f, _ = program(ng.tensor)
+    jitted, traces = _traces_of(f)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for x in INPUTS:
+            jitted(x)
+    assert len(traces) == 1
+
+
+def test_what_is_replaced_from_outside_is_gone_on_from():
+    s = Thing(u=ng.tensor(np.zeros(3)))
+
+    def f(x):
+        s.u = s.u + x
+        return s.u.sum()
+
+    jitted, traces = _traces_of(f)
+    jitted(np.ones(3))
+    s.u = ng.tensor(np.full(3, 5.0))
+    assert jitted(np.ones(3)) == 18.0
+    assert len(traces) == 1
+    s.u = np.full(3, 7.0, np.float32)
+    assert jitted(np.ones(3)) == 24.0
+    s.u = ng.tensor(1.0)
+    assert jitted(np.ones(3)) == 6.0
+    s.u = None
+    with pytest.raises(TypeError):
+        jitted(np.ones(3))
+
+
+def test_others_keep_the_tensor_that_was_replaced():
+    s = Thing(u=ng.tensor(np.zeros(3)))
+
+    def f(x):
+        s.u = s.u + x
+        return s.u.sum()
+
+    first, jitted = s.u, ng.jit(f)
+    jitted(np.ones(3))
+    second = s.u
+    jitted(np.ones(3))
+    assert [x.numpy()[0] for x in (first, second, s.u)] == [0.0, 1.0, 2.0]
+
+
+def test_a_tensor_under_two_names_is_read_by_the_one_that_stays():
+    u = ng.tensor(np.ones(3))
+    s = Thing(u=u, first=u)
+
+    def f(x):
+        s.u = s.u + x
+        return (s.first * x).sum()
+
+    jitted = ng.jit(f)
+    assert [jitted(np.ones(3)) for _ in range(3)] == [3.0, 3.0, 3.0]
+    assert s.u.numpy()[0] == 4.0
+
+
+def test_values_that_decide_are_those_of_the_tensor_that_is_there():
+    s = Thing(k=ng.tensor(np.array([0, 1])))
+    table = ng.tensor(np.arange(6.0))
+
+    def f(x):
+        y = table[s.k] * x
+        s.k = s.k + 1
+        return y.sum()
+
+    jitted = ng.jit(f)
+    assert [float(jitted(np.ones(2))) for _ in range(3)] == [1.0, 3.0, 5.0]
+
+
+def test_what_is_only_assigned_is_no_state():
+    """Layers keep what they were given, and their gradients are computed by hand."""
+    layer = Thing(W=ng.tensor(np.eye(3) * 0.5), x=None)
+
+    def forward(x):
+        layer.x = x
+        return layer.W @ x
+
+    jitted, traces = _traces_of(lambda x: (layer.W.T @ forward(x) * layer.x).sum())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for x in INPUTS:
+            np.testing.assert_allclose(jitted(x), (x**2).sum() / 4)
+    assert len(traces) <= 2
+
+
+def test_gradients_flow_through_what_is_carried():
+    s = Thing(u=ng.tensor(np.zeros(3)))
+
+    def f(x):
+        s.u = s.u * 0.5 + x * x
+        return s.u.sum()
+
+    x = ng.tensor(INPUTS[0], requires_grad=True)
+    for jitted in (f, ng.jit(f)):
+        s.u, x.grad = ng.tensor(np.zeros(3)), None
+        jitted(x)
+        jitted(x).backward()
+        np.testing.assert_allclose(x.grad, 1.5 * 2 * INPUTS[0])
+
+
+def test_functions_within_functions_change_things_too():
+    s = Thing(u=ng.tensor(np.zeros(3)), t=0.0)
+
+    def f(x):
+        s.u, s.t = s.u + x, s.t + 1.0
+        return (s.u * s.t).sum()
+
+    inner = ng.jit(f)
+    outer = ng.jit(lambda x: inner(x) + inner(2 * x))
+    expected, u, t = [], np.zeros(3), 0.0
+    for x in INPUTS:
+        value = 0.0
+        for y in (x, 2 * x):
+            u, t = u + y, t + 1.0
+            value += (u * t).sum()
+        expected.append(value)
+    np.testing.assert_allclose([outer(x) for x in INPUTS], expected)
+    np.testing.assert_allclose(s.u, u)
+
+
+def test_a_trace_that_fails_leaves_no_tensor_without_a_value():
+    s = Thing(u=ng.tensor(np.zeros(3)), seen=[])
+
+    def f(x):
+        s.u = s.u + x
+        s.seen.append(x.sum())
+        return x.sum() if len(s.seen) > 5 else undefined  # noqa: F821
+
+    with pytest.raises(NameError):
+        ng.jit(f)(np.ones(3))
+    np.testing.assert_array_equal(s.u, np.zeros(3))
+    assert s.seen == []
+
+
+def test_lowering_changes_nothing():
+    s = Thing(u=np.zeros(3), t=0.0, seen=[])
+
+    def f(x):
+        s.u, s.t = s.u + x, s.t + 1.0
+        s.seen.append(x)
+        return (s.u * s.t).sum() + len(s.seen)
+
+    ng.jit(f).lower(np.ones(3))
+    assert (s.u.tolist(), s.t, s.seen) == ([0.0, 0.0, 0.0], 0.0, [])
+    assert ng.jit(f)(np.ones(3)) == 4.0
+
+
+def test_a_function_that_python_runs_each_time_says_so_once():
+    s = Thing(t=0.0)
+
+    def f(x):
+        s.t = s.t + 1.0
+        return x * s.t
+
+    jitted = ng.jit(f)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        jitted(1.0)
+    with pytest.warns(PerformanceWarning, match=r"(?s)jit of f.*s\.t : 1\.0, of type float"):
+        jitted(1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert jitted(1.0) == 3.0
+
+
+def test_static_objects_are_looked_at():
+    s = Thing(t=0.0, u=ng.tensor(np.zeros(3)))
+
+    def f(model, x):
+        model.t = model.t + 1.0
+        model.u = model.u + x * model.t
+        return model.u.sum()
+
+    jitted = ng.jit(f, static_argnums=0)
+    assert [float(jitted(s, np.ones(3))) for _ in range(3)] == [3.0, 9.0, 18.0]
+
+
+# Containers among the arguments
+
+
+def _update(p, x):
+    for k in p:
+        p[k] = p[k] - 0.5 * x
+    p["last"] = x
+    return sum(v.sum() for v in p.values())
+
+
+@pytest.mark.parametrize("made_of", [np.array, ng.tensor])
+def test_containers_among_the_arguments_get_what_is_put_in_them(made_of):
+    expected, p = {"w": np.ones(3), "b": np.zeros(3)}, {k: made_of(np.ones(3)) for k in "wb"}
+    p["b"] = made_of(np.zeros(3))
+    jitted, traces = _traces_of(_update)
+    for x in INPUTS:
+        np.testing.assert_allclose(jitted(p, made_of(x)), _update(expected, x))
+        assert list(p) == list(expected)
+        for k, v in expected.items():
+            np.testing.assert_allclose(p[k], v)
+            assert isinstance(p[k], type(made_of(x)))
+    assert len(traces) == 2  # with and without "last"
+
+
+def test_lists_and_objects_among_the_arguments_get_what_is_put_in_them():
+    def f(xs, pair):
+        xs.append(xs[0] * 2.0)
+        pair.u, pair.v = pair.v, pair.u + xs[0]
+        xs[0] = xs[0] + 1.0
+        return pair.v.sum()
+
+    xs, pair = [np.ones(2)], Pair(np.zeros(2), np.full(2, 5.0))
+    v = pair.v
+    jitted = ng.jit(f)
+    assert jitted(xs, pair) == 2.0
+    np.testing.assert_array_equal(xs, [[2.0, 2.0], [2.0, 2.0]])
+    assert pair.u is v
+    assert jitted(xs, pair) == 14.0
+    assert len(xs) == 3
+
+
+def test_gradients_flow_through_what_is_put_in_containers():
+    p, x = {"w": ng.tensor(np.ones(3))}, ng.tensor(INPUTS[0], requires_grad=True)
+
+    def f(p, x):
+        p["w"] = p["w"] * x
+        return x.sum()
+
+    ng.jit(f)(p, x)
+    p["w"].sum().backward()
+    np.testing.assert_array_equal(x.grad, np.ones(3))
+
+
+def test_a_tensor_without_a_value_still_says_where_it_comes_from():
+    s = Thing(u=ng.tensor(np.zeros(3)))
+
+    def f(x):
+        s.u = x * 2
+        return x.sum()
+
+    ng.jit(f)(np.ones(3))
+    with pytest.raises(TracingError, match=r"(?s)used outside.* f, the .*in place"):
+        s.u.numpy()
