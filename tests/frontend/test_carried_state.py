@@ -417,16 +417,50 @@ def _traces_of(f, *arguments):
 
 
 @pytest.mark.parametrize(
-    "program", [attribute, slot, tensor_in_place, parameters_in_a_dict, two_in_a_list, variable]
+    "program",
+    [attribute, slot, parameters_in_a_dict, two_in_a_list, variable, variable_of_the_module, cell],
 )
-def test_tensors_that_replace_tensors_need_no_second_trace(program):
-    f, _ = program(ng.tensor)
+@pytest.mark.parametrize("made_of", [ng.tensor, np.array])
+def test_state_of_tensors_needs_no_second_trace_and_of_arrays_no_third(program, made_of):
+    f, left = program(made_of)
     jitted, traces = _traces_of(f)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for x in INPUTS:
             jitted(x)
-    assert len(traces) == 1
+    assert len(traces) == (1 if made_of is ng.tensor else 2)
+    state = left()
+    for x in state.values() if isinstance(state, dict) else [state]:
+        kinds = {type(y) for y in (x if isinstance(x, list) else [x])}
+        assert kinds == {type(made_of(1.0))}
+
+
+@pytest.mark.parametrize("program", [adam, counted_by_a_variable, counted_in_a_list, alias])
+def test_numbers_are_state_as_well(program):
+    f, left = program(np.array)
+    jitted, traces = _traces_of(f)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for x in INPUTS:
+            jitted(x)
+    assert len(traces) == 2
+    numbers = [x for x in np.atleast_1d(np.array(left(), object)).ravel() if np.ndim(x) == 0]
+    assert {type(x) for x in numbers} <= {int, float}
+
+
+def test_numbers_that_decide_are_what_they_are():
+    s = Thing(k=0, scales=[1.0, 2.0, 4.0, 8.0])
+
+    def f(x):
+        s.k = s.k + 1
+        y = x
+        for scale in s.scales[: s.k]:
+            y = y * scale
+        return y.sum() if s.k % 2 else -y.sum()
+
+    jitted = ng.jit(f)
+    assert [float(jitted(np.ones(1))) for _ in range(4)] == [1.0, -2.0, 8.0, -64.0]
+    assert type(s.k) is int
 
 
 def test_what_is_replaced_from_outside_is_gone_on_from():
@@ -573,7 +607,7 @@ def test_a_function_that_python_runs_each_time_says_so_once():
 
     def f(x):
         s.t = s.t + 1.0
-        return x * s.t
+        return x * s.t if s.t < 10.0 else x
 
     jitted = ng.jit(f)
     with warnings.catch_warnings():

@@ -1,12 +1,13 @@
 """What a jitted function changes besides its arguments: attributes, variables, items of lists.
 
-    surroundings_of(f)   what `f` can reach, before it is traced
-    CarriedState         what its trace has changed of that
+    CarriedState   what a trace has changed of the surroundings
+    StandIns       tensors in the places of arrays and numbers, during a trace
 
 Python makes these changes when it runs the function, so a compiled function whose results depend on
 them is run by Python again at each call, and what it has put somewhere gets its value when the call
 has computed it. Where tensors alone replace tensors of the same type (`self.u = self.u + v`), the
-compiled function reads the former and puts the latter in place itself.
+compiled function reads the former and puts the latter in place itself. For arrays and numbers,
+tensors stand in their places during the second trace, so that all uses of them are recorded.
 """
 
 import types
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numba_grad.autograd.state import rebind
-from numba_grad.frontend.inputs.arrays import as_node
+from numba_grad.frontend.inputs.arrays import as_node, own_array, wrap
 from numba_grad.frontend.inputs.code_names import UNASSIGNED, Named, named_in
 from numba_grad.frontend.inputs.guards import is_same
 from numba_grad.frontend.inputs.surroundings import (
@@ -24,10 +25,87 @@ from numba_grad.frontend.inputs.surroundings import (
     GlobalVariable,
     Reached,
     Surroundings,
+    set_attribute,
     state_of,
 )
+from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
-from numba_grad.graph.node import Node, leaf
+from numba_grad.graph.node import OPS, Node, leaf
+
+
+class Place(NamedTuple):
+    """A variable, an attribute, or an item of a list or dict."""
+
+    thing: Any  # that it is in
+    key: Any  # of the item or attribute, UNASSIGNED for anything else
+
+    @property
+    def is_attribute(self) -> bool:
+        return not (self.key is UNASSIGNED or isinstance(self.thing, dict | list))
+
+    @property
+    def held(self) -> Any:
+        """What is there now."""
+        now = state_of(self.thing)
+        if self.key is UNASSIGNED:
+            return now
+        is_there = self.key < len(now) if isinstance(now, list) else self.key in now
+        return now[self.key] if is_there else UNASSIGNED
+
+    def put(self, held: Any) -> None:
+        thing, key = self
+        if isinstance(thing, GlobalVariable):
+            thing.variables[thing.name] = held
+        elif key is UNASSIGNED:
+            thing.cell_contents = held
+        elif isinstance(thing, dict | list):
+            thing[key] = held
+        else:
+            set_attribute(thing, key, held)
+
+
+class StandIns:
+    """Tensors in the places of arrays and numbers, while it lasts."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self._held: dict[int, tuple[Place, Tensor, Any]] = {}  # by the `id` of the tensor
+        for place in places:
+            held = place.held
+            if type(held) in _KINDS and np.asarray(held).dtype.kind in "biufc":
+                tensor = handle_like(held, leaf(own_array(held)))
+                self._held[id(tensor)] = place, tensor, held
+                place.put(tensor)
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [tensor for _, tensor, _ in self._held.values()]
+
+    def original(self, held: Any) -> Any:
+        """What `held` stands for, or itself."""
+        return self._held[id(held)][2] if id(held) in self._held else held
+
+    def place_of(self, tensor: Tensor) -> Place:
+        return self._held[id(tensor)][0]
+
+    def leave(self) -> None:
+        """Have the arrays and numbers in their places again, where nothing else is now."""
+        for place, tensor, held in self._held.values():
+            if place.held is tensor:
+                place.put(held)
+
+
+_KINDS: tuple[type, ...] = (np.ndarray, int, float, np.float64, np.float32, np.int64)
+
+
+def _like(held: Any, node: Node) -> Any:
+    """The value of `node`, as an array or number if that is what was held; else a tensor."""
+    if isinstance(held, Tensor) or node.value is None or node.requires_grad:
+        return wrap(node)
+    value = np.asarray(node.value)
+    return value.item() if type(held) in (int, float) else value[()]
 
 
 class Change(NamedTuple):
@@ -39,29 +117,21 @@ class Change(NamedTuple):
     after: Any
 
     @property
+    def place(self) -> Place:
+        return Place(self.reached.thing, self.key)
+
+    @property
     def name(self) -> str:
         reached, key = self.reached, self.key
         if key is UNASSIGNED:
             return reached.name
-        if isinstance(reached.thing, dict | list):
+        if not self.place.is_attribute:
             return f"{reached.name}[{key!r}]"
         return f"{reached.name}.{key}" if reached.name else str(key)
 
-    @property
-    def described(self) -> str:
-        if self.before is UNASSIGNED:
-            return f"new, of type {type(self.after).__name__}"
-        if isinstance(self.before, bytes | list | dict):
-            return f"of type {type(self.reached.thing).__name__}, changed"
-        kind = type(self.before).__name__
-        number = f"{self.before!r}, " if isinstance(self.before, int | float) else ""
-        return f"{number}of type {kind}"
-
     def is_record(self, named: Named) -> bool:
         """Whether no code that the function may run reads it."""
-        is_attribute = self.key is not UNASSIGNED and not isinstance(
-            self.reached.thing, dict | list
-        )
+        is_attribute = self.place.is_attribute
         name = self.key if is_attribute else self.reached.holder
         if name is None or (is_attribute and named.reads_any):
             return False
@@ -71,26 +141,6 @@ class Change(NamedTuple):
         is_last = (is_attribute or is_variable) and name not in named.updated
         is_sum = isinstance(self.after, Tensor) and not is_last
         return not named.is_read(name, held) and not is_sum
-
-    def put(self, held: Any) -> None:
-        """Have it be this."""
-        thing = self.reached.thing
-        if isinstance(thing, GlobalVariable):
-            thing.variables[thing.name] = held
-        elif self.key is UNASSIGNED:
-            thing.cell_contents = held
-        elif isinstance(thing, dict | list):
-            thing[self.key] = held
-        else:
-            (type if isinstance(thing, type) else object).__setattr__(thing, self.key, held)
-
-    def held(self) -> Any:
-        """What is there now."""
-        now = state_of(self.reached.thing)
-        if self.key is UNASSIGNED:
-            return now
-        is_there = self.key < len(now) if isinstance(now, list) else self.key in now
-        return now[self.key] if is_there else UNASSIGNED
 
 
 def _changes_of(reached: Reached) -> Iterator[Change]:
@@ -121,14 +171,19 @@ class CarriedState:
     with the tensors there that calls compute, `tensors`."""
 
     def __init__(
-        self, around: Surroundings, stand_ins: Sequence[Tensor], first_serial: int
+        self,
+        around: Surroundings,
+        stand_ins: StandIns,
+        arguments: Sequence[Tensor],
+        first_serial: int,
     ) -> None:
-        """`stand_ins`: the arguments of the trace; `first_serial`: of its nodes."""
+        """`arguments`, and the first of the nodes, are the trace's own."""
         self._around = around
-        self._numbers = {id(x): k for k, x in enumerate(stand_ins)}
         self._stand_ins = stand_ins
+        self._numbers = {id(x): k for k, x in enumerate(arguments)}
+        self._arguments = arguments
         self.changes = [y for x in around.changed() for y in _changes_of(x)]
-        self.has_changed = bool(self.changes)  # records included
+        self.has_changed = bool(self.changes or stand_ins)  # records included
         if self.changes:
             named = _names_that_run(around)
             self.changes = [x for x in self.changes if not x.is_record(named)]
@@ -139,10 +194,24 @@ class CarriedState:
     def __bool__(self) -> bool:
         return bool(self.changes)
 
+    def described(self) -> dict[str, object]:
+        """What has changed, for a message."""
+        found: dict[str, object] = {}
+        for change in self.changes[:4]:
+            before = self._stand_ins.original(change.before)
+            if before is UNASSIGNED:
+                found[change.name] = f"new, of type {type(change.after).__name__}"
+            elif isinstance(before, bytes | list | dict):
+                found[change.name] = f"of type {type(change.reached.thing).__name__}, changed"
+            else:
+                number = f"{before!r}, " if isinstance(before, int | float) else ""
+                found[change.name] = f"{number}of type {type(before).__name__}"
+        return found
+
     @property
     def is_rerun(self) -> bool:
         """Whether Python has to run the function at each call."""
-        return bool(self.changes) and not self.is_replayed
+        return bool(self.changes or self._stand_ins) and not self.is_replayed
 
     def _tensors_in_changes(self, first_serial: int) -> list[Tensor]:
         after = [x.after for x in self.changes if id(x.after) not in self._numbers]
@@ -159,7 +228,8 @@ class CarriedState:
     def tensors_read_at_calls(self, asked: set[Node], assigned: Sequence[Any]) -> dict[Node, Any]:
         """What stands for the tensors that were replaced, by node, if calls can go on from those
         that are there then: `is_replayed`. `asked`: whose values were asked for."""
-        self.is_replayed = bool(self.changes) and all(
+        is_asked = any(x._node in asked for x in self._stand_ins.tensors)
+        self.is_replayed = not is_asked and all(
             isinstance(x.before, Tensor)
             and isinstance(x.after, Tensor)
             and _is_alike(x.before._node, x.after._node)
@@ -171,9 +241,24 @@ class CarriedState:
         if not self.is_replayed:
             return {}
         for change in self.changes:
-            change.put(change.before)  # as this call goes on from it, too
+            # As this call goes on from it, too.
+            change.place.put(self._stand_ins.original(change.before))
         self._is_first = False
-        return {x.before._node: _Held(x) for x in self.changes}
+        self._around.reached.clear()  # which keeps what was there
+        found = {x.before._node: _Held(x.place) for x in self.changes}
+        for tensor in self._stand_ins.tensors:
+            found[tensor._node] = _Held(self._stand_ins.place_of(tensor))
+        return found
+
+    @property
+    def places_of_values(self) -> list[Place]:
+        """Where arrays and numbers are that have changed: stand-ins for these may help."""
+        changed = [x for x in self.changes if isinstance(x.after, (Tensor, *_KINDS))]
+        return [
+            x.place
+            for x in changed
+            if x.key is not UNASSIGNED or isinstance(x.place.thing, types.CellType | GlobalVariable)
+        ]
 
     def _times_held(self, tensor: Tensor) -> int:
         times = 0
@@ -191,36 +276,32 @@ class CarriedState:
         is_first, self._is_first = self._is_first, False
         if is_first:
             for tensor, node in zip(self.tensors, nodes, strict=True):
-                rebind(tensor, node if node.handle is None else leaf(node.value))
+                rebind(tensor, node if node.handle is None else OPS["identity"](node))
         for change in self.changes:
             number = self._numbers.get(id(change.after))
+            before = self._stand_ins.original(change.before)
             if number is not None:
-                change.put(leaves[number])
-            elif not isinstance(change.after, Tensor) or id(change.after) not in computed:
-                continue
-            elif is_first:
-                node = change.after._node
-                is_array = not as_tensors and not isinstance(change.before, Tensor)
-                if is_array and node.value is not None and not node.requires_grad:
-                    change.put(np.asarray(node.value)[()])
-            else:
-                change.put(Tensor(computed[id(change.after)]))
+                change.place.put(leaves[number])
+            elif isinstance(change.after, Tensor):
+                node = computed.get(id(change.after), change.after._node)
+                if not is_first or type(before) in _KINDS or not (as_tensors or before is None):
+                    change.place.put(_like(before, node))
 
     def undo(self) -> None:
         """Have everything be what it was before the trace."""
-        for reached in [*self._around.changed()]:
-            reached.put_back()
+        self._around.put_back()
+        self._stand_ins.leave()
 
 
 class _Held:
     """The tensor that is somewhere, at each look."""
 
-    def __init__(self, change: Change) -> None:
-        self._change = change
+    def __init__(self, place: Place) -> None:
+        self._place = place
 
     @property
     def _node(self) -> Node:
-        held = self._change.held()
+        held = self._place.held
         return held._node if isinstance(held, Tensor) else as_node(held)
 
 
@@ -236,15 +317,19 @@ def _is_alike(x: Node, y: Node) -> bool:
 def _names_that_run(around: Surroundings) -> Named:
     """What the code names that the function may run: its own, that of special methods, and of what
     it finds under names that such code has."""
-    waiting = [(holder, named_in(x.__code__)) for holder, x in around.functions]
-    reached: list[Named] = []
+    found = Named.together([])
+    waiting = around.functions
     while True:
-        names = frozenset().union(*(x.names | x.read for x in reached))
-        ready = [x for x in waiting if x[0] is None or x[0][:2] == "__" or x[0] in names]
+        names = found.names | found.read
+        ready, rest = [], []
+        for x in waiting:
+            holder = x[0]
+            is_ready = holder is None or holder[:2] == "__" or holder in names
+            (ready if is_ready else rest).append(x)
         if not ready:
-            return Named.together(reached)
-        reached += [named for _, named in ready]
-        waiting = [x for x in waiting if x not in ready]
+            return found
+        found = Named.together([found, *(named_in(x.__code__) for _, x in ready)])
+        waiting = rest
 
 
 def _traced_in(held: Any, first_serial: int) -> list[Tensor]:

@@ -23,11 +23,16 @@ from numba_grad.config import config
 from numba_grad.dtypes import is_inexact, kind_of
 from numba_grad.errors import PerformanceWarning, explain
 from numba_grad.fresh_thread import imported, on_fresh_stack
-from numba_grad.frontend.compiled_functions.carried_state import CarriedState, forget_tensors_of
+from numba_grad.frontend.compiled_functions.carried_state import (
+    CarriedState,
+    Place,
+    StandIns,
+    forget_tensors_of,
+)
 from numba_grad.frontend.compiled_functions.specialization import Specialization, host_value
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.inputs import trees
-from numba_grad.frontend.inputs.arrays import as_node, own_array, plain, shared_copy
+from numba_grad.frontend.inputs.arrays import as_node, own_array, plain, shared_copy, wrap
 from numba_grad.frontend.inputs.changed_arguments import (
     NewContents,
     as_before,
@@ -35,7 +40,7 @@ from numba_grad.frontend.inputs.changed_arguments import (
     change,
     numbers_of_changed,
 )
-from numba_grad.frontend.inputs.guards import guard_of
+from numba_grad.frontend.inputs.guards import Guard, guard_of
 from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.frontend.inputs.surroundings import Surroundings
 from numba_grad.frontend.inputs.tracing import Trace, current, is_tracing
@@ -105,9 +110,10 @@ def jit(
     -----
     A signature is the structure of the arguments, the shape and dtype of each array in them, which
     of them require grad, and the static arguments. A new signature runs `f` again in Python; its
-    kernels, which do not depend on sizes, are usually there already. Python side effects (printing,
-    appending to a list) happen while tracing only. `ng.config.specializations` signatures are kept,
-    256 by default; beyond, those that were not called for longest are traced again.
+    kernels, which do not depend on sizes, are usually there already. Python side effects that no
+    result depends on (printing, counting calls) happen while tracing only.
+    `ng.config.specializations` signatures are kept, 256 by default; beyond, those that were not
+    called for longest are traced again.
 
     Python numbers passed as arguments are weakly typed, as outside: `x * rate` is float32 if `x`
     is, and so is `x * (a * b)`. Between two of them, operators follow Python (`2 / 3`, `True + 1`),
@@ -119,8 +125,8 @@ def jit(
     What `f` does to its arguments in place (`u[1:-1] = ...`, `u += v`, `np.add(u, v, out=u)`) is
     done to what the caller gave, arrays and tensors, as without `jit`, and so is what it does to
     tensors that it closes over (`self.u[1:-1] += v`). These must have no elements in common with
-    other arguments. Such calls cost 30 us. An array without axes counts as a number, which stays as
-    it is.
+    other arguments. What it puts into dicts, lists and objects among the arguments is put into the
+    caller's. Such calls cost 30 us. An array without axes counts as a number, which stays as it is.
 
     What `f` closes over is as it is at the call. Tensors and arrays are read at each call, also
     where they were changed in place. Other things have `f` traced again if they have changed:
@@ -131,11 +137,17 @@ def jit(
     installed packages. Of all this, the nearest 64 things are looked at. Not seen: what `f` reaches
     by a local name (`m = model; m.rate`), `super()`, `getattr` or an index (`models[0].rate`),
     attributes of static arguments, and what NumPy itself computes of a larger array (`(2 *
-    array).sum()`): pass these as arguments, or make a tensor of the array. What `f` appends
-    to, or gives another name or attribute, is its own record: a tensor there has no value
-    afterwards, and later calls go on from what was there before the first (`self.u[...] = v` in
-    place of `self.u = v` is done at each call). An array
+    array).sum()`): pass these as arguments, or make a tensor of the array. An array
     that changes in place and is small is better an argument, too: tracing takes milliseconds.
+
+    What `f` itself changes of all that, and goes on from, changes at each call: attributes,
+    variables, items of lists and dicts (`self.u = self.u + v`, `self.t += 1`, `p[k] = p[k] - g`).
+    Where these are tensors, arrays and numbers, calls do so without Python; an array or a number is
+    one again afterwards. Other changes (a flag that branches depend on, a list that grows and is
+    read, an iterator, a generator of random numbers) have Python run `f` at each call, with a
+    `PerformanceWarning` that names them. What `f` assigns to and nothing that it runs reads is its
+    own record, made while tracing only: `self.calls += 1`, `self.x = x` for later, `log.append(x)`
+    of what is no tensor. A tensor there has no value afterwards, which it says where it is used.
 
     A jitted function is pickled by its name, as functions are, or with the function it is made of.
 
@@ -189,6 +201,7 @@ class Jitted:
         self._making = LocksByKey()
         # The signature that Python has run again last; None once that was said.
         self._rerun: Hashable | None = ()
+        self._places_of_state: list[Place] = []
         self._keeping = new_lock()
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
@@ -303,7 +316,7 @@ class Jitted:
                 count = specialization.structure.num_leaves
                 self._change(dynamic, specialization, nodes[count:])
                 del nodes[count:]
-            return specialization.rebuild([Tensor(_fresh(node)) for node in nodes])
+            return specialization.rebuild([wrap(node) for node in nodes])
         values = [host_value(x) for x in dynamic.leaves]
         as_tensors = dynamic.has_tensors
         if specialization.has_effects:
@@ -430,7 +443,7 @@ class Jitted:
                     f"jit of {self.__name__}",
                     "Python runs the function at each call, which takes milliseconds, because it "
                     "changes what it goes on from",
-                    got={x.name: x.described for x in state.changes[:4]},
+                    got=state.described(),
                     fix="arguments and results for what changes; tensors in place of numbers and "
                     "arrays (self.t = ng.tensor(0.0)), which calls read and change; ng.random, "
                     "with a key that is an argument, in place of generators",
@@ -461,6 +474,35 @@ class Jitted:
                         self._direct.pop(direct, None)
 
     def _trace(self, dynamic: "_Arguments", wants_grad: list[bool]) -> Specialization:
+        guard = guard_of(self._f)
+        stand_ins = StandIns(self._places_of_state)
+        around = Surroundings.of(self._f, dynamic.static)
+        try:
+            found = self._traced(dynamic, wants_grad, guard, around, stand_ins)
+        except Exception:
+            if not stand_ins:
+                raise
+            # As it may be where a number was expected.
+            around.put_back()
+            found = None
+        finally:
+            stand_ins.leave()
+        if found is None:
+            self._places_of_state = []
+            around = Surroundings.of(self._f, dynamic.static)
+            return self._traced(dynamic, wants_grad, guard, around, StandIns([]))
+        if found.state.is_rerun:
+            self._places_of_state = [] if stand_ins else found.state.places_of_values
+        return found
+
+    def _traced(
+        self,
+        dynamic: "_Arguments",
+        wants_grad: list[bool],
+        guard: Guard,
+        around: Surroundings,
+        stand_ins: StandIns,
+    ) -> Specialization:
         arguments = [
             argument(type, requires_grad=wanted and is_inexact(type.dtype))
             for type, wanted in zip(dynamic.node_types, wants_grad, strict=True)
@@ -474,8 +516,6 @@ class Jitted:
         given = [x._node for x in tensors]
         tree = trees.unflatten(dynamic.structure, tensors)
         args, kwargs = dynamic.with_static(tree)
-        guard = guard_of(self._f)
-        around = Surroundings.of(self._f, dynamic.static)
         # Its closure and its defaults may be others at each trace.
         function = _rewritten(self._f) if self._control_flow else self._f
         outer, trace = current.trace, Trace(shared_copy, first)
@@ -498,7 +538,7 @@ class Jitted:
             current.trace = outer
             if not is_done:
                 forget_tensors_of(around, first)
-        state = CarriedState(around, tensors, first)
+        state = CarriedState(around, stand_ins, tensors, first)
         contents = NewContents.of(tree, tensors)
         if contents is not None:
             outputs += [x._node for x in contents.computed]
@@ -667,11 +707,6 @@ def _type_of(x: Any) -> Type:
 
 def _never() -> bool:
     return False
-
-
-def _fresh(node: Node) -> Node:
-    """A node without a handle, so that a result is a tensor of its own."""
-    return node if node.handle is None else OPS["identity"](node)
 
 
 def _needs_graph() -> bool:

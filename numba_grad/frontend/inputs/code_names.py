@@ -56,9 +56,15 @@ class Named(NamedTuple):
     @classmethod
     def together(cls, several: "Iterable[Named]") -> "Named":
         """What all of them name; without the places, which are of each one."""
-        names = list(several)
-        sets = [frozenset().union(*(x[k] for x in names)) for k in range(1, 5)]
-        return cls((), *sets, any(x.reads_any for x in names))
+        all_ = list(several)
+        return cls(
+            (),
+            frozenset().union(*(x.read for x in all_)),
+            frozenset().union(*(x.appended for x in all_)),
+            frozenset().union(*(x.updated for x in all_)),
+            frozenset().union(*(x.names for x in all_)),
+            any(x.reads_any for x in all_),
+        )
 
 
 @functools.lru_cache(maxsize=1024)

@@ -102,15 +102,19 @@ class Reached(NamedTuple):
             thing.clear()
             thing.update(before)
         elif isinstance(before, dict):
+            delete = type.__delattr__ if isinstance(thing, type) else object.__delattr__
             for key in _attributes_of(thing).keys() - before.keys():
-                _setter(thing).__delattr__(thing, key)
+                delete(thing, key)
             for key, held in before.items():
-                _setter(thing).__setattr__(thing, key, held)
+                set_attribute(thing, key, held)
 
 
-def _setter(thing: Any) -> type:
-    """Whose `__setattr__` runs no code of the user's."""
-    return type if isinstance(thing, type) else object
+def set_attribute(thing: Any, name: str, held: Any) -> None:
+    """`thing.name = held`, without code of the user's that runs then."""
+    if isinstance(thing, type):
+        type.__setattr__(thing, name, held)
+    else:
+        object.__setattr__(thing, name, held)
 
 
 class Surroundings:
@@ -139,6 +143,11 @@ class Surroundings:
     def changed(self) -> Iterator[Reached]:
         """What is not as it was."""
         return (x for x in self.reached if not x.is_as_before())
+
+    def put_back(self) -> None:
+        """Have everything hold what it did."""
+        for reached in [*self.changed()]:
+            reached.put_back()
 
     # Looking
 
