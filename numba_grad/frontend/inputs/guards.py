@@ -1,23 +1,29 @@
 """What a jitted function finds around itself, and whether it is still as it was when traced.
 
-    guard_of(f)   a `Guard` of what the code of `f` names: its cells and globals, attributes of
-                  these (`model.rate`), what is in lists and dicts, and the same of the functions of
-                  the user's that it calls, as far as they can be seen
-    Guard         holds() -> whether all of it is as it was; some 15 ns for each thing
+    guard_of(f, given)   a `Guard` of what the code of `f` names: its cells and globals, attributes
+                         of these (`model.rate`), what is in lists and dicts, and the same of the
+                         functions of the user's that it calls, as far as they can be seen
+    Guard                holds() -> whether all of it is as it was; some 15 ns for each thing
 
 Objects are compared by identity, numbers and text by value and type, arrays of up to 1 KiB by
 identity and content. The comparison is one generated expression, for a call of a jitted function
 costs a microsecond.
+
+Code reaches an object by more ways than its text shows: a local name, an item, `super()`, an
+operator, what a generator yields. So of every object that is found, in whatever way, all attributes
+count whose names are in the text of any function that is looked into, and so do the methods of
+these names, and operators. Which object has which is not asked.
 """
 
 import dis
 import functools
+import operator
 import os
 import re
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,9 +32,11 @@ import numpy as np
 from numba_grad.autograd.function import Function
 from numba_grad.autograd.tensor_class import is_tensor
 
-MOST_CONDITIONS = 64  # a microsecond
+MOST_CONDITIONS = 1024  # 15 us; most functions have less than ten
 MOST_BYTES = 1024  # of an array that is compared by content: 0.1 us
-_MOST_ITEMS = 32  # of a list or dict
+_FEW_ITEMS = 32  # of a list or dict: each is compared by itself
+_MOST_ITEMS = 512
+_MOST_NUMBERS = 8192  # of a list of nothing else, which is compared at once: 20 ns each
 
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic)
 _OWN_PLACE = str(Path(__file__).parents[1]) + os.sep
@@ -38,6 +46,18 @@ _PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _WRITES = frozenset(
     {"append", "extend", "insert", "add", "update", "setdefault", "clear", "pop", "remove"}
 )
+# Who says one of these may read any attribute, by a name that is computed.
+_READ_ANY = frozenset(
+    {"getattr", "vars", "__dict__", "attrgetter", "asdict", "astuple", "deepcopy"}
+)
+_MAKERS = frozenset({"__new__", "__init__", "__post_init__"})
+# What is not run by operators on what is there, or for Python's own purposes.
+_NOT_OPERATORS = _MAKERS | frozenset(
+    {"__repr__", "__str__", "__format__", "__del__", "__hash__", "__sizeof__", "__dir__"}
+    | {"__setattr__", "__delattr__", "__init_subclass__", "__class_getitem__", "__deepcopy__"}
+    | {"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__copy__"}
+)
+_OF_METHODS = types.FunctionType | staticmethod | classmethod | property
 _MISSING = object()
 
 
@@ -83,10 +103,12 @@ def _compiled(conditions: list[str], names: dict[str, Any]) -> Callable[[], bool
     return namespace["holds"]
 
 
-def guard_of(f: Callable[..., Any]) -> Guard:
-    """A guard of what `f` names, as it is now."""
+def guard_of(f: Callable[..., Any], given: Iterable[Any] = ()) -> Guard:
+    """A guard of what `f` names, as it is now, and of what is in its arguments `given`."""
     survey = _Survey()
     survey.follow(f)
+    for value in given:
+        survey.look_at(value)
     survey.go_on()
     return Guard(survey.conditions, survey.names)
 
@@ -104,9 +126,18 @@ def is_same(value: Any, expected: Any) -> bool:
     return value == expected
 
 
+def are_same(values: Iterable[Any], expected: tuple[Any, ...]) -> bool:
+    """Whether numbers and texts are equal one by one, as `is_same` says. Of a list that nobody
+    has changed they are the same objects."""
+    values = tuple(values)
+    if len(values) != len(expected):
+        return False
+    return all(map(operator.is_, values, expected)) or all(map(is_same, values, expected))
+
+
 def _is_plain(value: Any) -> bool:
     if type(value) is tuple:
-        return len(value) <= _MOST_ITEMS and all(map(_is_plain, value))
+        return len(value) <= _FEW_ITEMS and all(map(_is_plain, value))
     return isinstance(value, _PLAIN)
 
 
@@ -129,6 +160,8 @@ class _Named(NamedTuple):
     places: tuple[_Place, ...]
     stored: frozenset[_Place]
     stored_attributes: frozenset[str]  # of what is not known: `x.count += 1`
+    attributes: frozenset[str]  # that it may read of anything
+    reads_any: bool  # attribute, by a name that is not in its text
 
 
 @functools.lru_cache(maxsize=1024)
@@ -137,10 +170,13 @@ def _named_in(code: types.CodeType) -> _Named:
     places: dict[_Place, None] = {}
     stored: set[_Place] = set()
     stored_attributes: set[str] = set()
+    attributes = {x for x in _texts_in(code.co_consts) if x.isidentifier()}
+    reads_any = not _READ_ANY.isdisjoint(code.co_names)
     place: _Place | None = None
     for instruction in dis.get_instructions(code):
         name = instruction.opname
-        if name in ("LOAD_ATTR", "LOAD_METHOD"):
+        if name in ("LOAD_ATTR", "LOAD_METHOD") or "SUPER" in name:
+            attributes.add(instruction.argval)
             if place is not None:
                 place = (place[0], place[1], (*place[2], instruction.argval))
             continue
@@ -171,7 +207,23 @@ def _named_in(code: types.CodeType) -> _Named:
             places.update((place, None) for place in inner.places if place[0] != "local")
             stored |= inner.stored
             stored_attributes |= inner.stored_attributes
-    return _Named(tuple(places), frozenset(stored), frozenset(stored_attributes))
+            attributes |= inner.attributes
+            reads_any |= inner.reads_any
+    return _Named(
+        tuple(places),
+        frozenset(stored),
+        frozenset(stored_attributes),
+        frozenset(attributes),
+        reads_any,
+    )
+
+
+def _texts_in(constants: Iterable[Any]) -> Iterator[str]:
+    for constant in constants:
+        if isinstance(constant, str):
+            yield constant
+        elif isinstance(constant, tuple | frozenset):
+            yield from _texts_in(constant)
 
 
 # What is found under these names
@@ -182,15 +234,32 @@ class _Survey:
 
     def __init__(self) -> None:
         self.conditions: list[_Condition] = []
-        self.names: dict[str, Any] = {"is_same": is_same}
+        self.names: dict[str, Any] = {"is_same": is_same, "are_same": are_same}
         self._pending: deque[tuple[types.FunctionType, Any]] = deque()
+        self._objects: list[Any] = []  # that were found, in whatever way
+        self._seen = 0  # of these, with the attributes known so far
+        self._long: deque[tuple[str, Any]] = deque()  # lists and dicts, after all else
+        self._attributes_read: set[str] = set()
+        self._reads_any = False
         self._known: set[Any] = set()
         self._kept: list[Any] = []  # whose ids are known
         self._is_first = True
 
     def go_on(self) -> None:
-        while self._pending and not self._is_full():
-            self._look_into(*self._pending.popleft())
+        while not self._is_full():
+            if self._pending:
+                self._look_into(*self._pending.popleft())
+            elif self._seen < len(self._objects):
+                self._seen += 1
+                self._look_through(self._objects[self._seen - 1])
+            elif self._long:
+                self._each_item(*self._long.popleft())
+            else:
+                return
+
+    def look_at(self, value: Any) -> None:
+        """Require that what is in `value` stays as it is."""
+        self._contents(self._name(value), value)
 
     def _is_full(self) -> bool:
         return len(self.conditions) >= MOST_CONDITIONS
@@ -219,6 +288,7 @@ class _Survey:
             return
         if isinstance(value, types.MethodType):
             self.follow(value.__func__, value.__self__)
+            self._find(value.__self__)
             if isinstance(value.__self__, type):
                 self.follow(value.__self__)
         elif isinstance(value, types.FunctionType):
@@ -238,6 +308,10 @@ class _Survey:
         elif isinstance(value, type):
             if issubclass(value, Function):
                 for name in ("forward", "backward"):  # what `apply` calls
+                    self.follow(_static_attribute(value, name))
+            elif not _is_class_of_library(value):
+                self._find(value)
+                for name in _MAKERS:
                     self.follow(_static_attribute(value, name))
         else:
             method = _static_attribute(type(value), "__call__")
@@ -263,6 +337,12 @@ class _Survey:
             if defaults:
                 self._value(f"{own}.{name}", defaults)
         named = _named_in(code)
+        if self._reads_any < named.reads_any or not named.attributes <= self._attributes_read:
+            self._reads_any |= named.reads_any
+            self._attributes_read |= named.attributes
+            self._seen = 0  # the objects have more to say now
+        if receiver is not _MISSING:
+            self._find(receiver)
         first = code.co_varnames[0] if receiver is not _MISSING and code.co_argcount else None
         for place in named.places:
             if self._is_full():
@@ -322,7 +402,55 @@ class _Survey:
             self._require(f"{self._name(cls)}.{name} is {self._name(found)}")
         self.follow(found.fget if isinstance(found, property) else found, receiver)
 
+    # Objects
+
+    def _find(self, value: Any) -> None:
+        if self._is_new("object", id(value)):
+            self._kept.append(value)
+            self._objects.append(value)
+
+    def _look_through(self, value: Any) -> None:
+        """Its attributes of the names that are read of anything."""
+        if _runs_code(value):
+            return
+        is_class = isinstance(value, type)
+        if not is_class:
+            for name, text, found in _own_attributes(value):
+                if not self._is_read(name) or not self._is_new("attribute", id(value), name):
+                    continue
+                # What the function itself changes in it while it is traced is its own record.
+                self._as_contents(text.format(self._name(value)), found)
+        for cls in value.__mro__ if is_class else type(value).__mro__:
+            if not _is_class_of_library(cls):
+                self._look_through_class(cls, _MISSING if is_class else value)
+
+    def _look_through_class(self, cls: type, receiver: Any) -> None:
+        for name, found in list(vars(cls).items()):
+            is_operator = name.startswith("__") and name.endswith("__")
+            if is_operator:
+                if isinstance(found, types.FunctionType) and name not in _NOT_OPERATORS:
+                    self.follow(found, receiver)
+            elif not self._is_read(name):
+                continue
+            elif isinstance(found, _OF_METHODS):
+                self._method(cls, name, found, receiver)
+            elif isinstance(found, types.MemberDescriptorType):
+                continue
+            elif hasattr(type(found), "__get__"):
+                self.follow(getattr(found, "func", None), receiver)  # a property that is kept
+                self._find(found)
+            elif self._is_new("attribute", id(cls), name):
+                self._as_contents(f"{self._name(cls)}.{name}", found)
+
+    def _is_read(self, name: str) -> bool:
+        return self._reads_any or name in self._attributes_read
+
     # Values
+
+    def _as_contents(self, place: str, value: Any) -> None:
+        before = len(self.conditions)
+        self._value(place, value)
+        self.conditions[before:] = [_Condition(c.text, True) for c in self.conditions[before:]]
 
     def _value(self, place: str, value: Any) -> None:
         """Require that `value` stays at `place`, and as it is."""
@@ -345,10 +473,18 @@ class _Survey:
         if isinstance(value, np.ndarray):
             if not value.dtype.hasobject:
                 self._array(name, value)
-        elif isinstance(value, tuple | list | dict):
+        elif isinstance(value, tuple | list | dict | deque):
             self._items(name, value)
-        elif callable(value):
-            self.follow(value)
+            if type(value) not in (tuple, list, dict, deque):
+                self._find(value)
+        elif isinstance(value, set | frozenset):
+            if len(value) <= _MOST_NUMBERS and all(map(_is_plain, value)):
+                self._require(f"{name} == {self._name(frozenset(value))}", is_content=True)
+        elif not isinstance(value, types.ModuleType):
+            if callable(value):
+                self.follow(value)
+            if not isinstance(value, type):
+                self._find(value)
 
     def _array(self, name: str, array: np.ndarray) -> None:
         self._require(f"{name}.shape == {array.shape!r}", is_content=True)
@@ -356,17 +492,36 @@ class _Survey:
             self._require(f"{name}.tobytes() == {self._name(array.tobytes())}", is_content=True)
 
     def _items(self, name: str, container: Any) -> None:
-        if len(container) > _MOST_ITEMS:
-            return
-        self._require(f"len({name}) == {len(container)}", is_content=True)
+        if len(container) <= _FEW_ITEMS:
+            self._each_item(name, container)
+        elif len(container) <= _MOST_NUMBERS and all(map(_is_plain, _values_of(container))):
+            text = f"{name}.values()" if isinstance(container, dict) else name
+            if isinstance(container, dict):
+                self._keys(name, container)
+            expected = self._name(tuple(_values_of(container)))
+            self._require(f"are_same({text}, {expected})", is_content=True)
+        elif len(container) <= _MOST_ITEMS:
+            self._long.append((name, container))
+
+    def _each_item(self, name: str, container: Any) -> None:
+        if isinstance(container, dict):
+            self._keys(name, container)
+        else:
+            self._require(f"len({name}) == {len(container)}", is_content=True)
         for key, item in list(_items_of(container)):
-            before = len(self.conditions)
-            self._value(f"{name}[{self._name(key)}]", item)
-            self.conditions[before:] = [_Condition(c.text, True) for c in self.conditions[before:]]
+            self._as_contents(f"{name}[{self._name(key)}]", item)
+
+    def _keys(self, name: str, container: dict[Any, Any]) -> None:
+        """In their order, too, which loops follow."""
+        self._require(f"tuple({name}) == {self._name(tuple(container))}", is_content=True)
 
 
 def _items_of(container: Any) -> Iterator[tuple[Any, Any]]:
     return iter(container.items()) if isinstance(container, dict) else iter(enumerate(container))
+
+
+def _values_of(container: Any) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container
 
 
 def _contents_of(cell: types.CellType) -> Any:
@@ -383,6 +538,25 @@ def _is_module_of_library(value: Any) -> bool:
     if file is None:
         return value.__name__ in sys.builtin_module_names
     return is_of_library(file)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_class_of_library(cls: type) -> bool:
+    module = sys.modules.get(cls.__module__)
+    return module is not None and _is_module_of_library(module)
+
+
+def _own_attributes(value: Any) -> Iterator[tuple[str, str, Any]]:
+    """Name, text that reads it, and value of each attribute. No code of the user's runs."""
+    for name, found in list(getattr(value, "__dict__", {}).items()):
+        yield name, f"{{}}.__dict__[{name!r}]", found
+    for cls in type(value).__mro__:
+        for name, found in vars(cls).items():
+            if isinstance(found, types.MemberDescriptorType):
+                try:
+                    yield name, f"{{}}.{name}", found.__get__(value)
+                except AttributeError:  # not assigned yet
+                    continue
 
 
 def _runs_code(value: Any) -> bool:
