@@ -1,5 +1,6 @@
 """What a jitted function finds around itself is as it is at the call, not as it was when traced."""
 
+import collections
 import functools
 import threading
 import types
@@ -140,6 +141,140 @@ def test_attributes_and_methods_are_looked_into(monkeypatch):
     )
     _agree_after(model, *changes)
     assert _agree_after(Model().step, lambda: None) == 1
+
+
+class Spring:
+    def __init__(self, stiffness, length):
+        self.stiffness = stiffness
+        self.length = length
+
+    def force(self, x):
+        return self.stiffness * (x - self.length)
+
+    def __rmul__(self, x):
+        return self.length * x
+
+    def __iter__(self):
+        return iter([self.stiffness, self.length])
+
+    @functools.cached_property
+    def twice(self):
+        return 2 * self.stiffness
+
+
+class StiffSpring(Spring):
+    def force(self, x):
+        return super().force(x) ** 2
+
+
+def _of_a_local_name(springs):
+    def f(x):
+        spring = springs[0]
+        return spring.length * x + springs[1].stiffness
+
+    return f
+
+
+def _of_methods(springs):
+    return lambda x: sum(spring.force(x) for spring in springs)
+
+
+def _of_dicts(springs):
+    named = {"first": [springs[0]], "second": collections.deque([springs[1]])}
+    return lambda x: sum(spring.force(x) for group in named.values() for spring in group)
+
+
+def _of_operators(springs):
+    first, second = springs
+    return lambda x: x * first + sum(second)
+
+
+def _of_generators(springs):
+    def lengths(springs):
+        for spring in springs:
+            yield spring.length * spring.twice
+
+    return lambda x: x * sum(lengths(springs))
+
+
+def _of_computed_names(springs):
+    return lambda x: sum(getattr(s, part) for s in springs for part in vars(s)) * x
+
+
+def _of_partial_functions(springs):
+    def f(spring, x):
+        return spring.length * x * spring.stiffness
+
+    return functools.partial(f, springs[1])
+
+
+def _of_objects_made_there(springs):
+    class Pair:
+        def __init__(self, springs):
+            self.springs = springs
+
+        def force(self, x):
+            first, second = self.springs
+            return first.force(x) * second.length
+
+    return lambda x: Pair(springs).force(x)
+
+
+@pytest.mark.parametrize(
+    "reaching",
+    [
+        _of_a_local_name,
+        _of_methods,
+        _of_dicts,
+        _of_operators,
+        _of_generators,
+        _of_computed_names,
+        _of_partial_functions,
+        _of_objects_made_there,
+    ],
+)
+def test_attributes_count_however_their_objects_are_reached(reaching):
+    springs = [Spring(2.0, 0.5), StiffSpring(3.0, 0.25)]
+
+    def change():
+        springs[1].length, springs[1].stiffness = 4.0, 5.0
+        springs[0].length, springs[0].stiffness = 6.0, 7.0
+        vars(springs[0]).pop("twice", None)
+        vars(springs[1]).pop("twice", None)
+
+    _agree_after(reaching(springs), change)
+
+
+def test_attributes_of_static_arguments_count():
+    spring = Spring(2.0, 0.5)
+    for f in (
+        ng.jit(lambda x, spring: spring.force(x), static_argnums=1),
+        ng.jit(lambda x, spring: spring.force(x), static_argnames="spring"),
+    ):
+        given = {"spring": spring} if f._static_argnames else {}
+        rest = () if given else (spring,)
+        for spring.length in (0.5, 1.5):
+            np.testing.assert_array_equal(f(X, *rest, **given), spring.force(X))
+
+
+def test_what_nobody_reads_of_an_object_does_not_count():
+    spring = Spring(2.0, 0.5)
+    spring.records = []
+    changes = [lambda: spring.records.append(1), lambda: setattr(spring, "name", "a")]
+    assert _agree_after(spring.force, *changes) == 1
+
+
+def test_long_lists_sets_and_the_order_of_dicts_count():
+    numbers, springs = [1.0] * 100, [Spring(1.0, 0.1 * k) for k in range(50)]
+    powers, named = {1, 2}, {"a": 1.0, "b": 2.0}
+
+    def to_the_end():
+        named["a"] = named.pop("a")
+
+    _agree_after(lambda x: x * sum(numbers), _set(numbers, 70, 3.0), _set(numbers, 70, 3))
+    _agree_after(lambda x: sum(s.force(x) for s in springs), _set(vars(springs[40]), "length", 9.0))
+    _agree_after(lambda x: sum(x**p for p in sorted(powers)), lambda: powers.add(3))
+    _agree_after(lambda x: functools.reduce(lambda y, w: x + y**w, named.values(), x), to_the_end)
 
 
 def test_lists_and_dicts_are_looked_into(monkeypatch):
@@ -330,7 +465,7 @@ def test_things_that_disappear_are_noticed(monkeypatch):
 
 def test_a_guard_has_a_bounded_number_of_conditions():
     arrays = [np.ones(3) for _ in range(30)]
-    names = {f"w{k}": np.ones(3) for k in range(200)}
+    names = {f"w{k}": np.ones(3) for k in range(400)}
     source = "def f(x):\n    return x + " + " + ".join(names)
     exec(source, names)
     guard = guards.guard_of(names["f"])

@@ -130,14 +130,15 @@ def jit(
 
     What `f` closes over is as it is at the call. Tensors and arrays are read at each call, also
     where they were changed in place. Other things have `f` traced again if they have changed:
-    numbers, text and functions in its cells, globals and default arguments, or under attributes
-    that its code names (`model.rate`, `settings.options.rate`); items of lists, tuples and dicts of
-    up to 32 items; tensors and arrays that were replaced; elements of an array of up to 1 KiB, and
-    of any index array. The same goes for functions and methods that `f` calls, but for those of
-    installed packages. Of all this, the nearest 64 things are looked at. Not seen: what `f` reaches
-    by a local name (`m = model; m.rate`), `super()`, `getattr` or an index (`models[0].rate`),
-    attributes of static arguments, and what NumPy itself computes of a larger array (`(2 *
-    array).sum()`): pass these as arguments, or make a tensor of the array. An array
+    numbers, text and functions in its cells, globals, default and static arguments; items of lists,
+    tuples, dicts, sets and deques; tensors and arrays that were replaced; elements of an array of
+    up to 1 KiB, and of any index array; and attributes of all objects in there (`model.rate`,
+    `self.layers[0].rate`, `model = self.model; model.rate`), whose names are in its code. The same
+    goes for functions and methods that `f` calls, and operators of objects, but for those of
+    installed packages. Of all this, the nearest 1,024 things are looked at, each of which takes
+    some 15 ns, and lists and dicts of up to 512 items, of numbers alone 8,192. Not seen: what NumPy
+    itself computes of a larger array (`(2 * array).sum()`): pass it as an argument, or make a
+    tensor of the array. An array
     that changes in place and is small is better an argument, too: tracing takes milliseconds.
 
     What `f` itself changes of all that, and goes on from, changes at each call: attributes,
@@ -474,7 +475,7 @@ class Jitted:
                         self._direct.pop(direct, None)
 
     def _trace(self, dynamic: "_Arguments", wants_grad: list[bool]) -> Specialization:
-        guard = guard_of(self._f)
+        guard = guard_of(self._f, dynamic.static)
         stand_ins = StandIns(self._places_of_state)
         around = Surroundings.of(self._f, dynamic.static)
         try:

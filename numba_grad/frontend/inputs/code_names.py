@@ -1,7 +1,7 @@
 """What code names: variables, attributes of these, and what it does with them. From bytecode.
 
 named_in(code)     a `Named`, that of nested functions and comprehensions included
-is_of_library(file), is_module_of_library(module)   whether code is installed, not the user's
+is_of_library(file), and of a module or a class   whether code is installed, not the user's
 contents_of(cell)  what a variable that functions share holds, or UNASSIGNED
 runs_code(value)   whether each look at an attribute of it runs code of the user's
 """
@@ -13,7 +13,7 @@ import re
 import sys
 import types
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,7 +71,8 @@ class Named(NamedTuple):
 def named_in(code: types.CodeType) -> Named:
     """What this code names, and what is defined in it."""
     places: dict[Place, None] = {}
-    read: set[str] = set()
+    # `getattr(x, "rate")`, too.
+    read = {x for x in _texts_in(code.co_consts) if x.isidentifier()}
     appended: set[str] = set()
     updated: set[str] = set()
     instructions = [x for x in dis.get_instructions(code) if x.opname not in _NOTHING]
@@ -79,7 +80,7 @@ def named_in(code: types.CodeType) -> Named:
     for k, instruction in enumerate(instructions):
         given = instruction.argval
         # From Python 3.13 on one instruction may be about two; attributes are of the last one.
-        name = given[-1] if isinstance(given, tuple) else given
+        name = given[-1] if isinstance(given, tuple) and given else given
         if instruction.opname in _ATTRIBUTES:
             if place is not None:
                 place = (place[0], place[1], (*place[2], name))
@@ -117,9 +118,18 @@ def named_in(code: types.CodeType) -> Named:
     return Named.together([own, *inner])._replace(places=tuple(places))
 
 
+def _texts_in(constants: Iterable[Any]) -> Iterator[str]:
+    for constant in constants:
+        if isinstance(constant, str):
+            yield constant
+        elif isinstance(constant, tuple | frozenset):
+            yield from _texts_in(constant)
+
+
 _NOTHING = frozenset({"CACHE", "RESUME", "NOP", "PUSH_NULL", "PRECALL", "EXTENDED_ARG"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"})
-_DYNAMIC = frozenset({"getattr", "vars", "__dict__", "attrgetter", "__getattribute__"})
+# Who names one of these may read any attribute.
+_DYNAMIC = frozenset({"getattr", "vars", "__dict__", "attrgetter", "asdict", "astuple", "deepcopy"})
 
 
 def _kind_of(operation: str) -> str | None:
@@ -173,6 +183,12 @@ def is_module_of_library(value: Any) -> bool:
     if file is None:
         return value.__name__ in sys.builtin_module_names
     return is_of_library(file)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_class_of_library(cls: type) -> bool:
+    module = sys.modules.get(cls.__module__)
+    return module is not None and is_module_of_library(module)
 
 
 def contents_of(cell: types.CellType) -> Any:

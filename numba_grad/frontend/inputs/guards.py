@@ -1,19 +1,25 @@
 """What a jitted function finds around itself, and whether it is still as it was when traced.
 
-    guard_of(f)   a `Guard` of what the code of `f` names: its cells and globals, attributes of
-                  these (`model.rate`), what is in lists and dicts, and the same of the functions of
-                  the user's that it calls, as far as they can be seen
-    Guard         holds() -> whether all of it is as it was; some 15 ns for each thing
+    guard_of(f, given)   a `Guard` of what the code of `f` names: its cells and globals, attributes
+                         of these (`model.rate`), what is in lists and dicts, and the same of the
+                         functions of the user's that it calls, as far as they can be seen
+    Guard                holds() -> whether all of it is as it was; some 15 ns for each thing
 
 Objects are compared by identity, numbers and text by value and type, arrays of up to 1 KiB by
 identity and content. The comparison is one generated expression, for a call of a jitted function
 costs a microsecond.
+
+Code reaches an object by more ways than its text shows: a local name, an item, `super()`, an
+operator, what a generator yields. So of every object that is found, in whatever way, all attributes
+count whose names are in the text of any function that is looked into, and so do the methods of
+these names, and operators. Which object has which is not asked.
 """
 
 import functools
+import operator
 import types
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -25,17 +31,28 @@ from numba_grad.frontend.inputs.code_names import (
     UNASSIGNED,
     Named,
     contents_of,
+    is_class_of_library,
     is_module_of_library,
     is_of_library,
     named_in,
     runs_code,
 )
 
-MOST_CONDITIONS = 64  # a microsecond
+MOST_CONDITIONS = 1024  # 15 us; most functions have less than ten
 MOST_BYTES = 1024  # of an array that is compared by content: 0.1 us
-_MOST_ITEMS = 32  # of a list or dict
+_FEW_ITEMS = 32  # of a list or dict: each is compared by itself
+_MOST_ITEMS = 512
+_MOST_NUMBERS = 8192  # of a list of nothing else, which is compared at once: 20 ns each
 
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic)
+_MAKERS = frozenset({"__new__", "__init__", "__post_init__"})
+# What is not run by operators on what is there, or for Python's own purposes.
+_NOT_OPERATORS = _MAKERS | frozenset(
+    {"__repr__", "__str__", "__format__", "__del__", "__hash__", "__sizeof__", "__dir__"}
+    | {"__setattr__", "__delattr__", "__init_subclass__", "__class_getitem__", "__deepcopy__"}
+    | {"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__copy__"}
+)
+_OF_METHODS = types.FunctionType | staticmethod | classmethod | property
 
 
 class Guard:
@@ -70,10 +87,12 @@ def _compiled(conditions: list[str], names: dict[str, Any]) -> Callable[[], bool
     return namespace["holds"]
 
 
-def guard_of(f: Callable[..., Any]) -> Guard:
-    """A guard of what `f` names, as it is now."""
+def guard_of(f: Callable[..., Any], given: Iterable[Any] = ()) -> Guard:
+    """A guard of what `f` names, as it is now, and of what is in its arguments `given`."""
     survey = _Survey()
     survey.follow(f)
+    for value in given:
+        survey.look_at(value)
     survey.go_on()
     return Guard(survey.conditions, survey.names)
 
@@ -91,9 +110,18 @@ def is_same(value: Any, expected: Any) -> bool:
     return value == expected
 
 
+def are_same(values: Iterable[Any], expected: tuple[Any, ...]) -> bool:
+    """Whether numbers and texts are equal one by one, as `is_same` says. Of a list that nobody
+    has changed they are the same objects."""
+    values = tuple(values)
+    if len(values) != len(expected):
+        return False
+    return all(map(operator.is_, values, expected)) or all(map(is_same, values, expected))
+
+
 def _is_plain(value: Any) -> bool:
     if type(value) is tuple:
-        return len(value) <= _MOST_ITEMS and all(map(_is_plain, value))
+        return len(value) <= _FEW_ITEMS and all(map(_is_plain, value))
     return isinstance(value, _PLAIN)
 
 
@@ -105,15 +133,31 @@ class _Survey:
 
     def __init__(self) -> None:
         self.conditions: list[str] = []
-        self.names: dict[str, Any] = {"is_same": is_same}
+        self.names: dict[str, Any] = {"is_same": is_same, "are_same": are_same}
         self._pending: deque[tuple[types.FunctionType, Any]] = deque()
+        self._objects: list[Any] = []  # that were found, in whatever way
+        self._seen = 0  # of these, with the attributes known so far
+        self._long: deque[tuple[str, Any]] = deque()  # lists and dicts, after all else
+        self._named = Named.together([])  # by all code that is looked into
         self._known: set[Any] = set()
         self._kept: list[Any] = []  # whose ids are known
         self._is_first = True
 
     def go_on(self) -> None:
-        while self._pending and not self._is_full():
-            self._look_into(*self._pending.popleft())
+        while not self._is_full():
+            if self._pending:
+                self._look_into(*self._pending.popleft())
+            elif self._seen < len(self._objects):
+                self._seen += 1
+                self._look_through(self._objects[self._seen - 1])
+            elif self._long:
+                self._each_item(*self._long.popleft())
+            else:
+                return
+
+    def look_at(self, value: Any) -> None:
+        """Require that what is in `value` stays as it is."""
+        self._contents(self._name(value), value)
 
     def _is_full(self) -> bool:
         return len(self.conditions) >= MOST_CONDITIONS
@@ -142,6 +186,7 @@ class _Survey:
             return
         if isinstance(value, types.MethodType):
             self.follow(value.__func__, value.__self__)
+            self._find(value.__self__)
             if isinstance(value.__self__, type):
                 self.follow(value.__self__)
         elif isinstance(value, types.FunctionType):
@@ -161,6 +206,10 @@ class _Survey:
         elif isinstance(value, type):
             if issubclass(value, Function):
                 for name in ("forward", "backward"):  # what `apply` calls
+                    self.follow(_static_attribute(value, name))
+            elif not is_class_of_library(value):
+                self._find(value)
+                for name in _MAKERS:
                     self.follow(_static_attribute(value, name))
         else:
             method = _static_attribute(type(value), "__call__")
@@ -186,6 +235,12 @@ class _Survey:
             if defaults:
                 self._value(f"{own}.{name}", defaults)
         named = named_in(code)
+        all_named = Named.together([self._named, named])
+        if all_named != self._named:
+            self._named = all_named
+            self._seen = 0  # the objects have more to say now
+        if receiver is not UNASSIGNED:
+            self._find(receiver)
         first = code.co_varnames[0] if receiver is not UNASSIGNED and code.co_argcount else None
         for place in named.places:
             if self._is_full():
@@ -239,6 +294,47 @@ class _Survey:
             self._require(f"{self._name(cls)}.{name} is {self._name(found)}")
         self.follow(found.fget if isinstance(found, property) else found, receiver)
 
+    # Objects
+
+    def _find(self, value: Any) -> None:
+        if self._is_new("object", id(value)):
+            self._kept.append(value)
+            self._objects.append(value)
+
+    def _look_through(self, value: Any) -> None:
+        """Its attributes of the names that are read of anything."""
+        if runs_code(value):
+            return
+        is_class = isinstance(value, type)
+        if not is_class:
+            for name, text, found in _own_attributes(value):
+                if self._is_read(name, found) and self._is_new("attribute", id(value), name):
+                    self._value(text.format(self._name(value)), found)
+        for cls in value.__mro__ if is_class else type(value).__mro__:
+            if not is_class_of_library(cls):
+                self._look_through_class(cls, UNASSIGNED if is_class else value)
+
+    def _look_through_class(self, cls: type, receiver: Any) -> None:
+        for name, found in list(vars(cls).items()):
+            is_operator = name.startswith("__") and name.endswith("__")
+            if is_operator:
+                if isinstance(found, types.FunctionType) and name not in _NOT_OPERATORS:
+                    self.follow(found, receiver)
+            elif not self._is_read(name, found):
+                continue
+            elif isinstance(found, _OF_METHODS):
+                self._method(cls, name, found, receiver)
+            elif isinstance(found, types.MemberDescriptorType):
+                continue
+            elif hasattr(type(found), "__get__"):
+                self.follow(getattr(found, "func", None), receiver)  # a property that is kept
+                self._find(found)
+            elif self._is_new("attribute", id(cls), name):
+                self._value(f"{self._name(cls)}.{name}", found)
+
+    def _is_read(self, name: str, held: Any) -> bool:
+        return self._named.reads_any or self._named.is_read(name, held)
+
     # Values
 
     def _value(self, place: str, value: Any) -> None:
@@ -262,10 +358,18 @@ class _Survey:
         if isinstance(value, np.ndarray):
             if not value.dtype.hasobject:
                 self._array(name, value)
-        elif isinstance(value, tuple | list | dict):
+        elif isinstance(value, tuple | list | dict | deque):
             self._items(name, value)
-        elif callable(value):
-            self.follow(value)
+            if type(value) not in (tuple, list, dict, deque):
+                self._find(value)
+        elif isinstance(value, set | frozenset):
+            if len(value) <= _MOST_NUMBERS and all(map(_is_plain, value)):
+                self._require(f"{name} == {self._name(frozenset(value))}")
+        elif not isinstance(value, types.ModuleType):
+            if callable(value):
+                self.follow(value)
+            if not isinstance(value, type):
+                self._find(value)
 
     def _array(self, name: str, array: np.ndarray) -> None:
         self._require(f"{name}.shape == {array.shape!r}")
@@ -273,15 +377,49 @@ class _Survey:
             self._require(f"{name}.tobytes() == {self._name(array.tobytes())}")
 
     def _items(self, name: str, container: Any) -> None:
-        if len(container) > _MOST_ITEMS:
-            return
-        self._require(f"len({name}) == {len(container)}")
+        if len(container) <= _FEW_ITEMS:
+            self._each_item(name, container)
+        elif len(container) <= _MOST_NUMBERS and all(map(_is_plain, _values_of(container))):
+            text = f"{name}.values()" if isinstance(container, dict) else name
+            if isinstance(container, dict):
+                self._keys(name, container)
+            expected = self._name(tuple(_values_of(container)))
+            self._require(f"are_same({text}, {expected})")
+        elif len(container) <= _MOST_ITEMS:
+            self._long.append((name, container))
+
+    def _each_item(self, name: str, container: Any) -> None:
+        if isinstance(container, dict):
+            self._keys(name, container)
+        else:
+            self._require(f"len({name}) == {len(container)}")
         for key, item in list(_items_of(container)):
             self._value(f"{name}[{self._name(key)}]", item)
+
+    def _keys(self, name: str, container: dict[Any, Any]) -> None:
+        """In their order, too, which loops follow."""
+        self._require(f"tuple({name}) == {self._name(tuple(container))}")
 
 
 def _items_of(container: Any) -> Iterator[tuple[Any, Any]]:
     return iter(container.items()) if isinstance(container, dict) else iter(enumerate(container))
+
+
+def _values_of(container: Any) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container
+
+
+def _own_attributes(value: Any) -> Iterator[tuple[str, str, Any]]:
+    """Name, text that reads it, and value of each attribute. No code of the user's runs."""
+    for name, found in list(getattr(value, "__dict__", {}).items()):
+        yield name, f"{{}}.__dict__[{name!r}]", found
+    for cls in type(value).__mro__:
+        for name, found in vars(cls).items():
+            if isinstance(found, types.MemberDescriptorType):
+                try:
+                    yield name, f"{{}}.{name}", found.__get__(value)
+                except AttributeError:  # not assigned yet
+                    continue
 
 
 def _found_attribute(value: Any, name: str) -> Any:

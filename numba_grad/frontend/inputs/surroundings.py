@@ -27,6 +27,7 @@ from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.frontend.inputs.code_names import (
     UNASSIGNED,
     contents_of,
+    is_class_of_library,
     is_of_library,
     named_in,
     runs_code,
@@ -262,7 +263,7 @@ def _inside_of(thing: Any) -> Sequence[tuple[Any, Any]] | None:
         inside = thing.items() if isinstance(thing, dict) else enumerate(thing)
     elif isinstance(thing, types.SimpleNamespace):
         inside = vars(thing).items()
-    elif _is_of_library_class(thing if isinstance(thing, type) else type(thing)):
+    elif is_class_of_library(thing if isinstance(thing, type) else type(thing)):
         # What libraries keep for themselves; not what they were given.
         wrapped = _own_attribute(thing, "__dict__", {}).get("__wrapped__")
         return None if wrapped is None else [("__wrapped__", wrapped)]
@@ -280,15 +281,7 @@ def _draws_numbers(thing: Any) -> bool:
 
 
 def _is_iterator(thing: Any) -> bool:
-    return isinstance(thing, Iterator) and _is_of_library_class(type(thing))
-
-
-def _is_of_library_class(cls: type) -> bool:
-    module = sys.modules.get(cls.__module__)
-    if module is None:
-        return False
-    file = getattr(module, "__file__", None)
-    return is_of_library(file) if file else module.__name__ in sys.builtin_module_names
+    return isinstance(thing, Iterator) and is_class_of_library(type(thing))
 
 
 def state_of(thing: Any) -> Any:
