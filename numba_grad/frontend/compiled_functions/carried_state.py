@@ -133,14 +133,15 @@ class Change(NamedTuple):
         """Whether no code that the function may run reads it."""
         is_attribute = self.place.is_attribute
         name = self.key if is_attribute else self.reached.holder
-        if name is None or (is_attribute and named.reads_any):
+        if name is None:
             return False
         is_variable = self.key is UNASSIGNED
         held = self.before if is_attribute or is_variable else self.reached.thing
         # What is assigned to such a name only, each time, is a record as well; sums are not.
         is_last = (is_attribute or is_variable) and name not in named.updated
         is_sum = isinstance(self.after, Tensor) and not is_last
-        return not named.is_read(name, held) and not is_sum
+        is_read = named.is_attribute_read if is_attribute else named.is_read
+        return not is_read(name, held) and not is_sum
 
 
 def _changes_of(reached: Reached) -> Iterator[Change]:

@@ -53,6 +53,12 @@ class Named(NamedTuple):
             name in self.appended and not isinstance(held, list | dict | set | deque)
         )
 
+    def is_attribute_read(self, name: str, held: Any) -> bool:
+        """The same of an attribute, of anything. A name that is computed may be that of any other
+        than of such records."""
+        is_any = self.reads_any and name not in self.updated and name not in self.appended
+        return is_any or self.is_read(name, held)
+
     @classmethod
     def together(cls, several: "Iterable[Named]") -> "Named":
         """What all of them name; without the places, which are of each one."""

@@ -333,7 +333,7 @@ class _Survey:
                 self._value(f"{self._name(cls)}.{name}", found)
 
     def _is_read(self, name: str, held: Any) -> bool:
-        return self._named.reads_any or self._named.is_read(name, held)
+        return self._named.is_attribute_read(name, held)
 
     # Values
 
