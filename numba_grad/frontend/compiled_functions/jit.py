@@ -21,15 +21,15 @@ from numba_grad.compiler.evaluate import evaluate
 from numba_grad.compiler.known_bodies import known_body
 from numba_grad.config import config
 from numba_grad.dtypes import is_inexact, kind_of
-from numba_grad.errors import PerformanceWarning, explain
+from numba_grad.errors import PerformanceWarning, TracingError, explain
 from numba_grad.fresh_thread import imported, on_fresh_stack
-from numba_grad.frontend.compiled_functions.carried_state import (
+from numba_grad.frontend.compiled_functions.specialization import Specialization, host_value
+from numba_grad.frontend.compiled_functions.state_between_calls import (
     CarriedState,
     Place,
     StandIns,
     forget_tensors_of,
 )
-from numba_grad.frontend.compiled_functions.specialization import Specialization, host_value
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, own_array, plain, shared_copy, wrap
@@ -48,7 +48,7 @@ from numba_grad.frontend.tensors.python_numbers import Limit, handle_like, is_nu
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
 from numba_grad.graph.collection import without_collection
-from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf
+from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.traced_bodies import tracing_compiled
 from numba_grad.graph.types import Type, array_type
 from numba_grad.graph.walk import in_order_of_recording, is_traced, value_inputs
@@ -553,10 +553,14 @@ class Jitted:
         own = set(arguments)
         asked = trace.tensors_asked_for()
         if state:
-            captured, *_ = _before_trace(outputs, own, first)
+            captured, _, reached, _ = _before_trace(outputs, own, first)
             state.forget_unread({*captured, *asked})
-            if not state:
-                del outputs[number_of_results : len(outputs) - scope.communicates]
+            others = {x for x in reached - own if x.op is ARGUMENT and x.serial >= first}
+            if state and others:
+                self._forget_tensors_of(others, state)
+            outputs[number_of_results : len(outputs) - scope.communicates] = [
+                x._node for x in state.tensors
+            ]
         captured, constants, reached, count = _before_trace(outputs, own, first)
         while not scope.communicates and _has_rerolled(outputs, own, reached, first, trace):
             captured, constants, reached, count = _before_trace(outputs, own, first)
@@ -583,6 +587,29 @@ class Jitted:
             limits_on(arguments, reached),
             scope.communicates,
             scope.said,
+        )
+
+    def _forget_tensors_of(self, arguments: set[Node], state: CarriedState) -> None:
+        """Tensors of functions that were traced inside, with these arguments, have no value for
+        calls to carry on.
+
+        Raises
+        ------
+        TracingError
+            If the trace has read what is there instead.
+        """
+        if state.forget_tensors_of(arguments):
+            return
+        state.undo()
+        raise TracingError(
+            explain(
+                f"jit of {self.__name__}",
+                "a function of vmap, or of a loop or branch, gives a tensor of its own to what is "
+                "outside of it, where it has no value",
+                got=state.described(),
+                expected="what such a function changes among its arguments and results",
+                fix="return it, and assign it outside",
+            )
         )
 
     def _outputs(self, leaves: list[Any]) -> list[Node]:

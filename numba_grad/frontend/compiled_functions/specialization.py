@@ -25,7 +25,7 @@ from numba_grad.compiler.programs import compile_program
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import config
 from numba_grad.errors import DeviceError, InternalError, explain
-from numba_grad.frontend.compiled_functions.carried_state import CarriedState
+from numba_grad.frontend.compiled_functions.state_between_calls import CarriedState
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, own_array, plain
 from numba_grad.frontend.inputs.changed_arguments import NewContents

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numba_grad.autograd.state import rebind
-from numba_grad.frontend.inputs.arrays import as_node, own_array, wrap
+from numba_grad.frontend.inputs.arrays import as_node, own_array
 from numba_grad.frontend.inputs.code_names import UNASSIGNED, Named, named_in
 from numba_grad.frontend.inputs.guards import is_same
 from numba_grad.frontend.inputs.surroundings import (
@@ -31,6 +31,7 @@ from numba_grad.frontend.inputs.surroundings import (
 from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.walk import toposort
 
 
 class Place(NamedTuple):
@@ -103,7 +104,7 @@ _KINDS: tuple[type, ...] = (np.ndarray, int, float, np.float64, np.float32, np.i
 def _like(held: Any, node: Node) -> Any:
     """The value of `node`, as an array or number if that is what was held; else a tensor."""
     if isinstance(held, Tensor) or node.value is None or node.requires_grad:
-        return wrap(node)
+        return handle_like(held, node)
     value = np.asarray(node.value)
     return value.item() if type(held) in (int, float) else value[()]
 
@@ -226,6 +227,18 @@ class CarriedState:
         if not rest:
             self.changes, self.tensors = [], []
 
+    def forget_tensors_of(self, arguments: set[Node]) -> bool:
+        """Leave out what holds tensors that depend on these, of functions that were traced inside.
+        Whether nothing was read there."""
+        others = {id(x) for x in self.tensors if _depends_on(x._node, arguments)}
+        left_out = [x for x in self.changes if id(x.after) in others]
+        self.changes = [x for x in self.changes if id(x.after) not in others]
+        self.tensors = [x for x in self.tensors if id(x) not in others]
+        if any(isinstance(x.before, Tensor) for x in left_out) or len(left_out) < len(others):
+            self.changes = left_out or self.changes
+            return False
+        return True
+
     def tensors_read_at_calls(self, asked: set[Node], assigned: Sequence[Any]) -> dict[Node, Any]:
         """What stands for the tensors that were replaced, by node, if calls can go on from those
         that are there then: `is_replayed`. `asked`: whose values were asked for."""
@@ -233,7 +246,7 @@ class CarriedState:
         self.is_replayed = not is_asked and all(
             isinstance(x.before, Tensor)
             and isinstance(x.after, Tensor)
-            and _is_alike(x.before._node, x.after._node)
+            and x.before._node.type == x.after._node.type
             and x.before._node not in asked
             and not any(x.before is y for y in assigned)
             and self._times_held(x.before) == 1
@@ -306,13 +319,13 @@ class _Held:
         return held._node if isinstance(held, Tensor) else as_node(held)
 
 
+def _depends_on(node: Node, arguments: set[Node]) -> bool:
+    return not arguments.isdisjoint(toposort([node], stop=lambda x: x.value is not None))
+
+
 def _replaces_unread(change: Change, read: set[Node]) -> bool:
     before, after = change.before, change.after
     return isinstance(before, Tensor) and isinstance(after, Tensor) and before._node not in read
-
-
-def _is_alike(x: Node, y: Node) -> bool:
-    return x.type == y.type and x.requires_grad == y.requires_grad
 
 
 def _names_that_run(around: Surroundings) -> Named:

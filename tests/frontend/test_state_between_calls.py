@@ -555,6 +555,44 @@ def test_gradients_flow_through_what_is_carried():
         np.testing.assert_allclose(x.grad, 1.5 * 2 * INPUTS[0])
 
 
+@pytest.mark.parametrize("made_of", [ng.tensor, np.array])
+def test_gradients_of_functions_with_state_are_compiled(made_of):
+    s = Thing(u=made_of(np.zeros(3)), t=0)
+
+    def f(x):
+        s.u, s.t = s.u * 0.5 + x * x, s.t + 1
+        return (s.u * s.t).sum()
+
+    jitted, traces = _traces_of(ng.grad(f))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for k in (1, 2, 3):
+            np.testing.assert_allclose(jitted(INPUTS[0]), k * 2 * INPUTS[0])
+    np.testing.assert_allclose(s.u, 1.75 * INPUTS[0] ** 2)
+    assert (len(traces), s.t) == (2, 3)
+
+
+def test_state_that_is_one_for_each_example_is_refused():
+    s = Thing(u=ng.tensor(np.zeros(3)))
+
+    def f(x):
+        s.u = s.u + x
+        return s.u.sum()
+
+    with pytest.raises(TracingError, match=r"(?s)of vmap.*s\.u : of type Tensor.*return it"):
+        ng.jit(ng.vmap(f))(np.ones((4, 3)))
+    np.testing.assert_array_equal(s.u, np.zeros(3))
+    layer = Thing(W=ng.tensor(np.eye(3)), x=None)
+
+    def forward(x):
+        layer.x = x
+        return (layer.W @ x).sum() + layer.x.sum()
+
+    jitted = ng.jit(ng.vmap(forward))
+    for _ in range(3):
+        np.testing.assert_array_equal(jitted(np.ones((4, 3))), np.full(4, 6.0))
+
+
 def test_functions_within_functions_change_things_too():
     s = Thing(u=ng.tensor(np.zeros(3)), t=0.0)
 
