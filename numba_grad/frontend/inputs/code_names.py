@@ -86,7 +86,7 @@ def named_in(code: types.CodeType) -> Named:
     for k, instruction in enumerate(instructions):
         given = instruction.argval
         # From Python 3.13 on one instruction may be about two; attributes are of the last one.
-        name = given[-1] if isinstance(given, tuple) and given else given
+        name: Any = given[-1] if isinstance(given, tuple) and given else given
         if instruction.opname in _ATTRIBUTES:
             if place is not None:
                 place = (place[0], place[1], (*place[2], name))
