@@ -29,11 +29,17 @@ ReductionBlocks = Callable[[int, int, int, bool], int]  # see `Target.reduction_
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """`low <= variable < high`, in numbers of this graph's sizes."""
+    """`low <= variable < high`, in numbers of this graph's sizes.
+
+    `is_of_index`: the condition chooses between two indices into one array, as where a rotation
+    begins again. Outside of the innermost loop that is a number for each row, and no reason for
+    other code.
+    """
 
     variable: str
     low: int
     high: int
+    is_of_index: bool = False
 
 
 def cuts(name: str, extent: int, conditions: list[Interval]) -> list[int]:
@@ -45,7 +51,9 @@ def cuts(name: str, extent: int, conditions: list[Interval]) -> list[int]:
 def main_ranges(
     outer: tuple[str, ...], extents: dict[str, int], conditions: list[Interval]
 ) -> Ranges:
-    """For `outer` variables under conditions, the longest range in which none of them changes."""
+    """For `outer` variables under conditions, the longest range in which none of them changes, but
+    for conditions of indices."""
+    conditions = [c for c in conditions if not c.is_of_index]
     result: Ranges = {}
     for name in outer:
         bounds = cuts(name, extents[name], conditions)
