@@ -61,6 +61,20 @@ def test_rows_at_the_rim_have_no_body_of_their_own():
     assert not any("else:" in kernel.source for kernel in kernels)
 
 
+def test_both_ends_of_long_rows_have_one_body():
+    def step(u):
+        left, right = np.roll(u, 1, 1), np.roll(u, -2, 1)
+        sums = [(left * k + u) * (right - u / k) - left / (k + u * u) for k in range(1, 13)]
+        return np.stack(sums)
+
+    u = np.random.default_rng(3).normal(size=(20, 40))
+    f = ng.jit(step)
+    long = max((kernel.source for kernel in f.lower(u).kernels), key=len)
+    assert long.count("opaque(") == 1
+    for part in (u, u[:, 5:35], u[:, :9]):
+        np.testing.assert_allclose(f(part), step(part), rtol=1e-12)
+
+
 def test_only_all_of_an_array_in_its_order_is_a_rotation():
     x = ng.tensor(np.arange(12.0).reshape(3, 4))._node
 
