@@ -639,3 +639,21 @@ add_slice = structural(
     example=_region_examples,
     jvp=_add_slice_jvp,
 )
+
+
+def rotation_of(node: Node) -> tuple[Node, int] | None:
+    """Of what array a concatenation has all elements in their order, but for where they begin, and
+    where that is: what `np.roll` records."""
+    if len(node.inputs) != 2 or any(part.op is not slice_ for part in node.inputs):
+        return None
+    end, beginning = node.inputs
+    (x,) = end.inputs
+    axis, cut = node.params["axis"], beginning.shape[node.params["axis"]]
+    is_rotation = (
+        beginning.inputs[0] is x
+        and x.shape == node.shape
+        and set(end.params["steps"]) == set(beginning.params["steps"]) == {1}
+        and end.params["starts"][axis] == cut
+        and beginning.params["starts"][axis] == 0
+    )
+    return (x, cut) if is_rotation else None

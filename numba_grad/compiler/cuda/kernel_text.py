@@ -287,9 +287,11 @@ class KernelText:
         *others, last = variant.pieces
         inner = self.kernel.axes[-1].variable if self.kernel.axes else ""
         keyword = "if"
-        for piece in others:
-            # Pieces follow one another from 0.
-            with self.block(f"{keyword} {inner} < {piece.stop}:"):
+        own = [piece for piece in others if piece.body is not last.body]
+        for piece in own:
+            # Pieces follow one another from 0. What is on both sides of one has a body in common.
+            start = "" if len(own) == len(others) else f"{piece.start} <= "
+            with self.block(f"{keyword} {start}{inner} < {piece.stop}:"):
                 self.body(piece.body)
             keyword = "elif"
         if not others:

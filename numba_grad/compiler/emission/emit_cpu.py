@@ -11,6 +11,7 @@ block`;
 The same kernel always gives the same bytes: no addresses, no counters that depend on history.
 """
 
+import contextlib
 import functools
 import math
 from collections.abc import Mapping
@@ -272,20 +273,38 @@ def _emit_inner_loop(
 ) -> None:
     inner = kernel.axes[-1]
     places = _places_in_memory(kernel)
+    ranges: dict[int, list[tuple[str, str]]] = {}
     for piece in variant.pieces:
-        start = first if piece.start == "0" else f"max({first}, {piece.start})"
-        stop = last if piece.stop == inner.word else f"min({last}, {piece.stop})"
-        if first == "0":
-            start = piece.start
-        if last == inner.word:
-            stop = piece.stop
-        if isinstance(piece, PieceInBlocks):
-            _emit_blocks(source, kernel, piece, start, stop)
+        ranges.setdefault(id(piece.body), []).append(_range_of(piece, inner, first, last))
+    for piece in variant.pieces:
+        own = ranges.pop(id(piece.body), [])
+        if not own:
             continue
-        with source.block(f"for {inner.variable} in range({start}, {stop}):"):
+        if isinstance(piece, PieceInBlocks):
+            _emit_blocks(source, kernel, piece, *own[0])
+            continue
+        with contextlib.ExitStack() as loops:
+            (start, stop), *others = own
+            if others:
+                loops.enter_context(source.block(f"for part in range(0, {len(own)}):"))
+            for number, (other_start, other_stop) in enumerate(others, start=1):
+                start = f"select(part < {number}, {start}, {other_start})"
+                stop = f"select(part < {number}, {stop}, {other_stop})"
+            loops.enter_context(source.block(f"for {inner.variable} in range({start}, {stop}):"))
             if piece.is_scalar:
                 source.line(f"{inner.variable} = opaque({inner.variable})")
             _emit_body(source, piece, places)
+
+
+def _range_of(piece: Piece, inner: Axis, first: str, last: str) -> tuple[str, str]:
+    """The part of a piece's range from `first` to before `last`."""
+    start = first if piece.start == "0" else f"max({first}, {piece.start})"
+    stop = last if piece.stop == inner.word else f"min({last}, {piece.stop})"
+    if first == "0":
+        start = piece.start
+    if last == inner.word:
+        stop = piece.stop
+    return start, stop
 
 
 def _emit_blocks(

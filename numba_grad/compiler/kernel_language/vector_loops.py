@@ -89,10 +89,11 @@ class VectorLoop:
         # Masks are for loops that only store, to what they do not read. A load under a mask that
         # misses the cache holds up sums: dot products of rows of 50 take 14.9 ns, not 10.9. What
         # is stored under one is waited for longer where the next pass of an outer loop reads it.
-        # Functions of single elements take longer than all of that.
-        has_single = loop.sums and not loop.calls_functions
-        is_whole = not loop.strided and not loop.writes_over()
-        self.has_masks = has_masks() and not has_single and is_whole
+        # Functions of single elements take longer than all of that, and so do long bodies, of
+        # which there are two in place of three.
+        waits = (loop.sums and not loop.calls_functions) or loop.writes_over()
+        self.is_long = len(loop.node.body) > _LONG
+        self.has_masks = has_masks() and not loop.strided and (self.is_long or not waits)
         self.known: set[str] = set()  # variables that are assigned there
         self.scalars: dict[ast.AST, _Value] = {}
         self.places: dict[object, _Place] = {}
@@ -129,7 +130,7 @@ class VectorLoop:
     @property
     def unrolled(self) -> int:
         """Sums wait for each other: several in turn do not."""
-        if not self.loop.sums or len(self.loop.node.body) > _LONG:
+        if not self.loop.sums or self.is_long:
             return 1
         is_short = len(self.loop.node.body) <= _SHORT and not self.loop.calls_functions
         return 4 if is_short else 2

@@ -8,8 +8,13 @@ from numba_grad.compiler.loop_nests.loop_cuts import Interval
 from numba_grad.compiler.loop_nests.value_numbering import BOOL, INT64, Values
 
 
-def holds(values: Values, index: Index, low: int, high: int) -> bool | str:
-    """Whether `low <= index < high`: known for the whole piece, or the name of a bool value."""
+def holds(
+    values: Values, index: Index, low: int, high: int, *, is_of_index: bool = False
+) -> bool | str:
+    """Whether `low <= index < high`: known for the whole piece, or the name of a bool value.
+
+    `is_of_index`: it chooses between indices, not values.
+    """
     if index.is_constant:
         return low <= index.constant < high
     if values.survey is not None:
@@ -28,7 +33,7 @@ def holds(values: Values, index: Index, low: int, high: int) -> bool | str:
         if all(b <= start or stop <= a for start, stop in known):
             return False
         if values.survey is not None:
-            values.survey.conditions.append(Interval(name, a, b))
+            values.survey.conditions.append(Interval(name, a, b, is_of_index))
         return _between(values, variable(name), values.bound(name, a), values.bound(name, b))
     low_word = values.word(("low", index, low), "b", low) if low else "0"
     return _between(values, index, low_word, values.word(("high", index, high), "b", high))
@@ -57,6 +62,21 @@ def guarded(values: Values, condition: bool | str, index: Index) -> Index:
         return index
     zero = values.constant(0, INT64)
     return variable(values.select(condition, values.index_value(index), zero, INT64))
+
+
+def rotated(values: Values, index: Index, cut: int, size: int, is_literal: bool) -> Index:
+    """`(index + cut) % size`, where `index` is an index of as many elements."""
+    ahead = index.shifted(cut, is_literal)
+    behind = index.shifted(cut - size, is_literal)
+    here = holds(values, ahead, 0, size, is_of_index=True)
+    if values.survey is not None:
+        # Of another rotation, the loop is cut at the bounds of both.
+        holds(values, behind, 0, size, is_of_index=True)
+        return ahead
+    if isinstance(here, bool):
+        return ahead if here else behind
+    chosen = values.select(here, values.index_value(ahead), values.index_value(behind), INT64)
+    return variable(chosen)
 
 
 def region(

@@ -32,6 +32,7 @@ from numba_grad.dtypes import FLOAT32, FLOAT64, is_storage_only
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
 from numba_grad.ops.functions import is_power_of_integers
+from numba_grad.ops.movement import rotation_of
 from numba_grad.runtime.plan import ErrorSite
 
 Steps = Generator[tuple[Node, tuple[Index, ...]], str, str]
@@ -293,6 +294,11 @@ def _pad(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
 def _concatenate(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
     axis = node.params["axis"]
     is_literal = not is_loop(node.shape[axis])
+    rotation = _rotation(values, node)
+    if rotation is not None:  # no value is computed twice, to choose from
+        x, cut = rotation
+        where = conditions.rotated(values, index[axis], cut, node.shape[axis], is_literal)
+        return (yield x, (*index[:axis], where, *index[axis + 1 :]))
     start = 0
     result = ""
     for x in node.inputs:
@@ -311,6 +317,14 @@ def _concatenate(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
         assert isinstance(here, str)
         result = values.select(here, value, result, node.dtype) if result else value
     return result
+
+
+def _rotation(values: Values, node: Node) -> tuple[Node, int] | None:
+    """As `rotation_of` has it, if the whole array can be read, or computed."""
+    found = rotation_of(node)
+    if found is None or values.place_to_load(found[0]) is not None:
+        return found
+    return None if any(map(values.place_to_load, node.inputs)) else found
 
 
 def _update_slice(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:

@@ -117,7 +117,7 @@ class IndexRange:
 
 @dataclass(slots=True)
 class Piece:
-    """The innermost loop over a range."""
+    """The innermost loop over a range. Pieces at a rim may share one body."""
 
     start: str
     stop: str

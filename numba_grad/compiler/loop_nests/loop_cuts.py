@@ -19,7 +19,9 @@ MOST_LONG_PIECES = 3
 # Where a body has more values than this, the few rows outside of the interior have one that tests
 # all conditions. Bodies for their pieces were half of the text of a finite-volume code, 0.8 of its
 # compiling, and no faster: 1.15 of the time with them. What is at its rim is scalar then, sums as
-# well, so that the interior can be vector code of our own (`vector_loops.py`).
+# well, so that the interior can be vector code of our own (`vector_loops.py`). Both ends of its
+# rows have one scalar body, if they only read at other indices than it: for short bodies, these
+# indices would be 0.07 of the time.
 LONG_BODY = 64
 
 Ranges = dict[str, tuple[int, int]]  # start and stop, by loop variable
@@ -29,11 +31,17 @@ ReductionBlocks = Callable[[int, int, int, bool], int]  # see `Target.reduction_
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """`low <= variable < high`, in numbers of this graph's sizes."""
+    """`low <= variable < high`, in numbers of this graph's sizes.
+
+    `is_of_index`: the condition chooses between two indices into one array, as where a rotation
+    begins again. Outside of the innermost loop that is a number for each row, and no reason for
+    other code.
+    """
 
     variable: str
     low: int
     high: int
+    is_of_index: bool = False
 
 
 def cuts(name: str, extent: int, conditions: list[Interval]) -> list[int]:
@@ -45,7 +53,9 @@ def cuts(name: str, extent: int, conditions: list[Interval]) -> list[int]:
 def main_ranges(
     outer: tuple[str, ...], extents: dict[str, int], conditions: list[Interval]
 ) -> Ranges:
-    """For `outer` variables under conditions, the longest range in which none of them changes."""
+    """For `outer` variables under conditions, the longest range in which none of them changes, but
+    for conditions of indices."""
+    conditions = [c for c in conditions if not c.is_of_index]
     result: Ranges = {}
     for name in outer:
         bounds = cuts(name, extents[name], conditions)

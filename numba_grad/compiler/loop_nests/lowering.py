@@ -31,6 +31,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Accumulator,
     Apply,
     Axis,
+    Body,
     Buffer,
     IndexRange,
     Let,
@@ -255,16 +256,27 @@ class _Lowering:
         else:
             innermost = order[-1]
             bounds = cuts(innermost, values.extents[innermost], conditions if is_cut else [])
-            parts = []
-            for start, stop, assumed in pieces(bounds, known[innermost][0]):
-                values.start_piece(known | {innermost: [assumed]})
+            parts = pieces(bounds, known[innermost][0])
+            bodies: dict[tuple[int, int], Body] = {}
+
+            def write(parts: list[tuple[int, int]], assumed: list[tuple[int, int]]) -> None:
+                values.start_piece(known | {innermost: assumed})
                 self.write_roots()
-                parts.append((start, stop, values.body))
-            for start, stop, body in parts:
-                is_narrow = (
-                    len(bounds) > 2
-                    and stop - start <= MOST_SCALAR
-                    and (not body.updates or len(body.lets) > LONG_BODY)
+                bodies.update(dict.fromkeys(parts, values.body))
+
+            # The interior is written first: whether it is long decides about its rim.
+            rim = [(a, b) for a, b, _ in parts if b - a <= MOST_SCALAR] if len(bounds) > 2 else []
+            for start, stop, assumed in parts:
+                if (start, stop) not in rim:
+                    write([(start, stop)], [assumed])
+            are_of_indices = all(c.is_of_index for c in conditions if c.variable == innermost)
+            is_long = any(len(x.lets) > LONG_BODY for x in bodies.values())
+            for together in [rim] if rim and is_long and are_of_indices else [[x] for x in rim]:
+                write(together, together)
+            for start, stop, _ in parts:
+                body = bodies[start, stop]
+                is_narrow = (start, stop) in rim and (
+                    not body.updates or len(body.lets) > LONG_BODY
                 )
                 written.append(
                     Piece(

@@ -9,6 +9,7 @@ import numpy as np
 from numba_grad.compiler.partition.flat_graph import FlatGraph, Role
 from numba_grad.compiler.partition.roles import RENAMINGS
 from numba_grad.graph.node import Node
+from numba_grad.ops.movement import rotation_of
 
 # A view of an array with more elements is a pointer into it; of a smaller one, which may lie in a
 # block of small values, it is a position in that.
@@ -184,7 +185,7 @@ class Sources:
         base = np.full(self.count, -1)
         start = np.zeros(self.count, np.int64)
         nodes = self.graph.nodes
-        views = np.flatnonzero(self.roles == Role.VIEW)
+        views = np.flatnonzero((self.roles == Role.VIEW) & ~self.ends_of_rotations())
         inputs = self.edges[self.graph.starts[views]]
         # (array, first element, whether it is a part of the array) of what is in one piece
         pieces: dict[int, tuple[int, int, bool]] = {}
@@ -216,6 +217,20 @@ class Sources:
             if is_sliced and self.is_array(array) and is_part(node, nodes[array]):
                 base[k], start[k] = array, first
         return base, start
+
+    def ends_of_rotations(self) -> np.ndarray:
+        """Which nodes are an end of an array that is read with its other end, by a rotation: as
+        one pointer to the array."""
+        result = np.zeros(self.count, bool)
+        pairs = np.flatnonzero(self.is_free & (self.degrees == 2))
+        first = self.graph.starts[pairs]
+        parts = self.edges[first], self.edges[first + 1]
+        of_views = (self.roles[parts[0]] == Role.VIEW) & (self.roles[parts[1]] == Role.VIEW)
+        nodes = self.graph.nodes
+        for k in pairs[of_views].tolist():
+            if nodes[k].op.name == "concatenate" and rotation_of(nodes[k]) is not None:
+                result[self.edges[self.graph.starts[k] : self.graph.starts[k + 1]]] = True
+        return result
 
     def is_array(self, position: int) -> bool:
         """Whether this node is in memory of its own, rather than in a block of small values."""
