@@ -55,8 +55,8 @@ SELDOM = {
 }
 # What `import numba_grad` leaves to who needs it, of what takes long to import.
 LEFT = SELDOM | {
-    *("asyncio", "concurrent.futures", "llvmlite.binding", "multiprocessing", "subprocess"),
-    *("sysconfig", "urllib.request", "zipfile"),
+    *("asyncio", "concurrent.futures", "hashlib", "llvmlite.binding", "multiprocessing"),
+    *("subprocess", "sysconfig", "urllib.request", "zipfile"),
     *("numba_grad.compiler.code_generation", "numba_grad.frontend.own_functions.custom_op"),
     *("numba_grad.ops.custom_kernels", "numba_grad.testing"),
 }

@@ -12,7 +12,6 @@ directions: for each order, a tangent of each parameter in `sources`.
 
 import ast
 import functools
-import hashlib
 import itertools
 import json
 import linecache
@@ -214,7 +213,7 @@ class TypedFunction:
 @functools.cache
 def _sources() -> str:
     """What derives the kernels, as text."""
-    digest = hashlib.sha256()
+    digest = cache.new_digest()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
