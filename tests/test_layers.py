@@ -16,9 +16,10 @@ from numba_grad.frontend.namespaces import NAMESPACES
 from tests.statements import inner_statements
 
 PACKAGE = Path(numba_grad.__file__).parent
-BASE = {"errors", "config", "dtypes", "forks", "fresh_thread", "locks"}
+BASE = {"errors", "config", "dtypes", "forks", "fresh_thread", "immutable", "locks"}
 MAY_IMPORT = {
     "errors": set(),
+    "immutable": set(),
     "locks": set(),
     "forks": {"locks"},
     "fresh_thread": {"forks", "locks"},
