@@ -119,7 +119,8 @@ def _append(value: Any, parts: list[bytes]) -> None:
         parts.append(b"%s;" % repr(value).encode())
     elif kind is tuple or kind is list:
         parts.append(b"%s%d:" % (kind.__name__.encode(), len(value)))
-        if {*map(type, value)} == _INTEGERS:  # the common case
+        # The common case.
+        if value and value[0].__class__ is int and {*map(type, value)} == _INTEGERS:
             parts.append(b"i%d;" * len(value) % tuple(value))
             return
         for item in value:
