@@ -166,14 +166,18 @@ def on_fresh_stack(work: Callable[[], Result]) -> Result:
     return other.result()
 
 
-def imported(name: str) -> ModuleType:
-    """The module of this name: found, or imported whole, whatever signal comes meanwhile."""
+def imported(name: str, *also: str) -> ModuleType:
+    """The module of this name: found, or imported whole, whatever signal comes meanwhile.
+
+    `also`: others that whoever asks for it will ask for next. A thread for each of them would take
+    as long as their import.
+    """
     found = sys.modules.get(name)
     if found is not None and not getattr(getattr(found, "__spec__", None), "_initializing", False):
         return found
-    module = unbroken(("import", name), lambda: importlib.import_module(name))
+    modules = unbroken(("import", name), lambda: [*map(importlib.import_module, (name, *also))])
     make_old()
-    return module
+    return modules[0]
 
 
 def make_old() -> None:

@@ -16,9 +16,10 @@ from numba_grad.frontend.namespaces import NAMESPACES
 from tests.statements import inner_statements
 
 PACKAGE = Path(numba_grad.__file__).parent
-BASE = {"errors", "config", "dtypes", "forks", "fresh_thread", "locks"}
+BASE = {"errors", "config", "dtypes", "forks", "fresh_thread", "immutable", "locks"}
 MAY_IMPORT = {
     "errors": set(),
+    "immutable": set(),
     "locks": set(),
     "forks": {"locks"},
     "fresh_thread": {"forks", "locks"},
@@ -55,8 +56,8 @@ SELDOM = {
 }
 # What `import numba_grad` leaves to who needs it, of what takes long to import.
 LEFT = SELDOM | {
-    *("asyncio", "concurrent.futures", "llvmlite.binding", "multiprocessing", "subprocess"),
-    *("sysconfig", "urllib.request", "zipfile"),
+    *("asyncio", "concurrent.futures", "hashlib", "llvmlite.binding", "multiprocessing"),
+    *("subprocess", "sysconfig", "urllib.request", "zipfile"),
     *("numba_grad.compiler.code_generation", "numba_grad.frontend.own_functions.custom_op"),
     *("numba_grad.ops.custom_kernels", "numba_grad.testing"),
 }

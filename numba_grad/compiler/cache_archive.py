@@ -12,7 +12,6 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from numba_grad.compiler.building import cache
 from numba_grad.compiler.cuda import build as cuda_build
 from numba_grad.config import config
 from numba_grad.errors import ArchiveError, KernelError, explain
+from numba_grad.immutable import immutable
 
 _FORMAT = "numba_grad kernels, format 1"
 _MANIFEST = "manifest.json"
@@ -28,13 +28,13 @@ _MOST_BYTES = 64 << 20
 _MOST_BYTES_OF_MANIFEST = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ExportedKernels:
     kernels: int
     bytes: int  # of the archive
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ImportedKernels:
     new: int
     known: int

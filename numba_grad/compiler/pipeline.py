@@ -53,6 +53,7 @@ from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import substitute, value_inputs
+from numba_grad.immutable import immutable
 from numba_grad.locks import LocksByKey
 from numba_grad.ops.control import item
 from numba_grad.runtime.plan import ErrorSite, JointOutputs, Plan, PlanBuilder
@@ -70,7 +71,7 @@ class Instance:
     members: "list[Instance]" = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Of:
     """Memory of the member with this number."""
 

@@ -10,7 +10,6 @@ directory. Where one of these is missing, the plan counts as missing.
 """
 
 import functools
-import hashlib
 import json
 import math
 import os
@@ -64,7 +63,7 @@ def key_of(graph: FlatGraph, target: str) -> str | None:
     positions = np.empty(len(graph.nodes), np.int32)
     positions[graph.inputs] = np.arange(len(graph.inputs))
     positions[is_own] = np.arange(len(graph.inputs), len(graph.nodes))
-    digest = hashlib.sha256()
+    digest = cache.new_digest()
     for part in (
         canonical(
             (target, config.engine, config.unroll_extent, tuple(map(_described, graph.types)))
@@ -94,9 +93,9 @@ def _digests_of_signatures(table: Signatures, signatures: np.ndarray) -> np.ndar
 def _digest_of_signature(table: Signatures, number: int) -> bytes:
     found = table.digests.get(number)
     if found is None:
-        found = table.digests[number] = hashlib.sha256(canonical(table.meanings[number])).digest()[
-            :16
-        ]
+        found = table.digests[number] = cache.new_digest(
+            canonical(table.meanings[number])
+        ).digest()[:16]
     return found
 
 
@@ -120,7 +119,8 @@ def _append(value: Any, parts: list[bytes]) -> None:
         parts.append(b"%s;" % repr(value).encode())
     elif kind is tuple or kind is list:
         parts.append(b"%s%d:" % (kind.__name__.encode(), len(value)))
-        if {*map(type, value)} == _INTEGERS:  # the common case
+        # The common case.
+        if value and value[0].__class__ is int and {*map(type, value)} == _INTEGERS:
             parts.append(b"i%d;" * len(value) % tuple(value))
             return
         for item in value:
@@ -184,7 +184,7 @@ def _digest_of_call(target: Any) -> bytes:
             stack += called
         else:
             last = stack.pop()
-            _digests_of_calls[last] = hashlib.sha256(canonical(_described_call(last))).digest()
+            _digests_of_calls[last] = cache.new_digest(canonical(_described_call(last))).digest()
     return _digests_of_calls[target]
 
 
@@ -240,7 +240,7 @@ def _environment(directory: Path) -> str:
     remembered = cache.key_of("text of the compiler", str(package), repr(looks))
     found = cache.read(remembered)
     if found is None:
-        digest = hashlib.sha256()
+        digest = cache.new_digest()
         for name, _ in files:
             text = (package / name).read_bytes()
             digest.update(b"%s %d:" % (name.encode(), len(text)))

@@ -13,39 +13,39 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
+from numba_grad.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Operand:
     """A field: one of the values that the expression is of."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ResultDtype:
     """The field `{dtype}`, in `cast(0.5, {dtype})`."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Name:
     """What has a name where the text goes: a variable, a dtype; or an atom of that language."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Number:
     value: bool | int | float
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Operation:
     """An operator between operands, or before one; `**`, which kernels do not have, in the source
     of users' functions."""
@@ -54,13 +54,13 @@ class Operation:
     operands: tuple[Term, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Call:
     function: str
     arguments: tuple[Term, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Part:
     """`value.real`, `value.imag`."""
 
@@ -68,7 +68,7 @@ class Part:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Subscript:
     """`base[index]`."""
 
@@ -76,7 +76,7 @@ class Subscript:
     index: Term
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Choice:
     """`x if condition else y`."""
 

@@ -3,12 +3,12 @@ compiler is the same for all of them."""
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from numba_grad.compiler.fusion.costs import Costs
 from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
 from numba_grad.graph.node import Node
+from numba_grad.immutable import immutable
 
 Pass = Callable[[list[Node]], list[Node]]
 
@@ -25,7 +25,7 @@ class HostCopy(enum.IntFlag):
     END = 32
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class HostSteps:
     """Where the host walks the rows that say which step comes next (`runtime/plan.py`), away from
     the memory of kernels: what it does itself, as texts of steps."""
@@ -41,7 +41,7 @@ class HostSteps:
         return nbytes * HostCopy.END + use
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Target:
     """How loop nests and library calls become steps of a plan, and steps become code."""
 

@@ -1,8 +1,8 @@
 """What the words of a step stand for, until a plan is made of it: most are numbers."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from numba_grad.immutable import immutable
 from numba_grad.runtime.plan import ErrorSite
 
 
@@ -13,26 +13,26 @@ class Pointer(NamedTuple):
     offset: int  # bytes
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Symbol:
     """The address of a library function."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Errors:
     """The address of the error record. An `ErrorSite` is its number there."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class KernelAddress:
     """The place where the address of another kernel stands."""
 
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class OwnWord:
     """The address of a word, counted from the first one of the step."""
 

@@ -26,6 +26,7 @@ from numba_grad.dtypes import FLOAT64, INT64, is_bfloat16, promoted
 from numba_grad.errors import DTypeError, KernelError, ShapeError, explain
 from numba_grad.graph.node import Node, SharedParams, record
 from numba_grad.graph.types import Type, array_type, as_dtype
+from numba_grad.immutable import immutable
 from numba_grad.ops.families import broadcast_to, elementwise, reshape, structural
 from numba_grad.ops.samples import Examples
 
@@ -63,7 +64,7 @@ class CudaKernel:
     beginnings: tuple[int | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CudaLaunch:
     """A grid of blocks of threads, and the dynamic shared memory of each block."""
 
@@ -72,7 +73,7 @@ class CudaLaunch:
     shared_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ArrayArgument:
     """A C-contiguous array of a kernel."""
 
@@ -81,7 +82,7 @@ class ArrayArgument:
     is_result: bool
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NumberArgument:
     """A scalar of a kernel: int64 or float64."""
 
@@ -287,7 +288,7 @@ def _checked_shape(kernel: CustomKernel, shape: Any) -> tuple[int, ...]:
 # slices of it are free.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ResultsLayout:
     """Where several results lie in one array of one dimension."""
 

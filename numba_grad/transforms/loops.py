@@ -42,6 +42,12 @@ from numba_grad.transforms.loop_adjoints import loop_adjoint
 from numba_grad.transforms.loop_params import LoopParams
 from numba_grad.transforms.vjp import add_cotangents
 
+# What looks at the first loop that a process records.
+PASSES_OF_LOOPS = (
+    "numba_grad.transforms.carried_parts",
+    "numba_grad.transforms.joined_products",
+)
+
 # Bytes that all steps may keep for their derivative where they carry less.
 _SMALL_HISTORY = 1 << 24
 
@@ -80,8 +86,8 @@ def loop(
         body = imported("numba_grad.transforms.short_loops").with_short_loops_written_out(body)
     if is_users:
         # Imported when the first loop is recorded: most programs have none.
-        parts = imported("numba_grad.transforms.carried_parts")
-        products = imported("numba_grad.transforms.joined_products")
+        parts = imported(*PASSES_OF_LOOPS)
+        products = imported(PASSES_OF_LOOPS[1])
         again = functools.partial(
             loop, length=length, reverse=reverse, slots=slots, directory=directory, is_cut=is_cut
         )

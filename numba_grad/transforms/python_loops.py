@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import SERIALS_A_NODE, Node
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS
+from numba_grad.transforms.loops import PASSES_OF_LOOPS
 
 if TYPE_CHECKING:
     from numba_grad.transforms.call import CallTarget
@@ -70,7 +71,7 @@ def loop_in(
     if not is_long(order, is_compiled=is_compiled):
         return None
     # Most programs have none, and import nothing for it.
-    rerolling = imported("numba_grad.transforms.rerolling")
+    rerolling = imported("numba_grad.transforms.rerolling", *PASSES_OF_LOOPS)
     fewest, largest_row = FEWEST_NODES, None
     if is_compiled:
         fewest = _fewest_nodes(len(order))

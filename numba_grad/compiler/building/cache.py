@@ -8,7 +8,6 @@ into place; one that fails its checksum counts as absent and is written again.
 import atexit
 import contextlib
 import functools
-import hashlib
 import importlib.util
 import os
 import re
@@ -28,6 +27,13 @@ from numba_grad.compiler.building import processor
 from numba_grad.config import config
 from numba_grad.fresh_thread import make_old, unbroken
 from numba_grad.locks import new_lock
+
+try:
+    # BLAKE2 is a part of Python. `hashlib` has it as well, and loads OpenSSL, which takes as long
+    # as a dozen of our modules; Python's `random` goes past it in the same way.
+    from _blake2 import blake2b
+except ImportError:  # another Python
+    from hashlib import blake2b
 
 _MAGIC = b"numba_grad object code, format 1\n"
 _CHECKSUM_BYTES = 32
@@ -80,6 +86,11 @@ _DIGITS_OF_ENVIRONMENT = 16
 Environment = dict[str, str]  # all that code depends on besides its source, for people to read
 
 
+def new_digest(content: bytes = b"") -> blake2b:
+    """A digest of 32 bytes, as keys and checksums are; more content can be added to it."""
+    return blake2b(content, digest_size=_CHECKSUM_BYTES)
+
+
 def key_of(*parts: str) -> str:
     """The name of what these texts compile to, here and with the versions in use."""
     return key_in(_processors_identity(), *parts)
@@ -87,7 +98,7 @@ def key_of(*parts: str) -> str:
 
 def key_in(identity: bytes, *parts: str) -> str:
     """The same for code that is not for this CPU: `identity` is that of its environment."""
-    digest = hashlib.sha256(identity)
+    digest = new_digest(identity)
     # Lengths go in, so that moving text from one part to the next changes the key.
     for part in parts:
         data = part.encode()
@@ -99,11 +110,11 @@ def key_in(identity: bytes, *parts: str) -> str:
 @functools.cache
 def prefix_of(identity: bytes) -> str:
     """How all keys in an environment begin."""
-    return hashlib.sha256(identity).hexdigest()[:_DIGITS_OF_ENVIRONMENT]
+    return new_digest(identity).hexdigest()[:_DIGITS_OF_ENVIRONMENT]
 
 
 def identity_of(environment: Environment) -> bytes:
-    return hashlib.sha256(repr(sorted(environment.items())).encode()).digest()
+    return new_digest(repr(sorted(environment.items())).encode()).digest()
 
 
 def processors_environment() -> Environment:
@@ -165,7 +176,7 @@ def _processors_identity() -> bytes:
 
 
 def text_identity(paths: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
+    digest = new_digest()
     for path in paths:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -366,7 +377,7 @@ def stored_keys() -> set[str]:
 
 def _header(key: str, code: bytes) -> bytes:
     # The key is part of the checksum: a file under another's name is not that kernel.
-    return _MAGIC + hashlib.sha256(key.encode() + code).digest()
+    return _MAGIC + new_digest(key.encode() + code).digest()
 
 
 # Trust: the directory holds code that this process will run.

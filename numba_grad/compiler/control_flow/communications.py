@@ -6,7 +6,7 @@ these read and write (`HostCopy`).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from numba_grad.compiler.target import HostCopy
 from numba_grad.compiler.words import Errors, Pointer, Symbol, Word
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type
+from numba_grad.immutable import immutable
 from numba_grad.ops.communication import PlaceWord, units
 from numba_grad.runtime.mpi import WRONG_SIZE
 from numba_grad.runtime.plan import ERROR_WORDS, ErrorSite
@@ -45,7 +46,7 @@ _TAIL = f"""\
 """
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Memory:
     """A word that points to memory, and what a call does with it."""
 

@@ -11,7 +11,6 @@ carried stays in memory of the loop's own meanwhile.
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from numba_grad.compiler.control_flow.costly_choices import Code, with_branches
 from numba_grad.compiler.emission.emit_cpu import dtype_name, expression_text
@@ -29,6 +28,7 @@ from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.words import Word
 from numba_grad.dtypes import is_storage_only
 from numba_grad.graph.types import Type
+from numba_grad.immutable import immutable
 
 # Carried elements: beyond, they are no longer in registers, and unrolled code is long.
 MOST_CARRIED = 64
@@ -36,7 +36,7 @@ MOST_CARRIED = 64
 _OPERATIONS_OF_A_RUN = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StraightLineCode:
     """Straight-line code: a kernel without loops. `roles` are, by word, what a pointer points to:
     "argument" or "result", its number, and the first element there."""
@@ -89,7 +89,7 @@ def straight_line(
     return StraightLineCode(kernel, step.words, roles)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RegisterLoop:
     """The source of a loop, and what its words hold: words of its bodies; `PROGRESS`;
     ("carried", k), its memory; ("row", k), ("result", k), ("entry", k), pointers to the row of the

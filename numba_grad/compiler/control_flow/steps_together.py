@@ -6,14 +6,14 @@ either case.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from numba_grad.compiler.passes.simplify import simplify
 from numba_grad.graph.node import OPS, Node, argument, record
 from numba_grad.graph.walk import toposort
+from numba_grad.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class JoinedSteps:
     """Some steps as a graph. Its arguments are what is carried, the rows of the first step, of the
     second one, and so on, and constants."""

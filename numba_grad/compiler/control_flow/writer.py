@@ -33,6 +33,7 @@ from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import substitute, value_inputs
+from numba_grad.immutable import immutable
 from numba_grad.ops.control import item
 from numba_grad.runtime.plan import SERIAL, Control, ErrorSite, LoopWord, MoveWord, Tasks
 from numba_grad.runtime.progress import SITE_OF_PROGRESS
@@ -42,7 +43,7 @@ _files = itertools.count()
 ENDLESS = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Opened:
     """Memory of a body that who runs it decides about: an "argument", a "result", or the "arena"
     of what it needs meanwhile."""
@@ -51,7 +52,7 @@ class Opened:
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AmongWords:
     """Memory among the words of the steps, from the one of this number on: where the host walks
     rows."""
@@ -59,7 +60,7 @@ class AmongWords:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BodySteps:
     """The steps of a graph, over `Opened` memory."""
 
@@ -68,7 +69,7 @@ class BodySteps:
     in_place: frozenset[int] = frozenset()  # results that are in the memory of their argument
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Overwriting:
     """What a body may do to its arguments: by the number of an argument that of the result which
     may take its memory; to those of `sums` products may be added there."""
@@ -101,7 +102,7 @@ class Moving(NamedTuple):
         return self._replace(start=further(self.start, offset), limit=limit)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Shown:
     """A loop whose progress is shown. If a kernel counts its steps: where it does, and where it is
     said how many there will be."""

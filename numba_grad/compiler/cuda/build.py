@@ -22,13 +22,14 @@ from numba_grad.compiler.cuda import front_end, worker_processes
 from numba_grad.compiler.cuda.link import SYSTEM_SHARED_BYTES, Usage, link
 from numba_grad.errors import KernelError, explain
 from numba_grad.fresh_thread import imported
+from numba_grad.immutable import immutable
 from numba_grad.locks import Claims
 
 # Of a driver that runs the source itself, in host memory: what tests use.
 SOURCE_ARCHITECTURE = "source"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class KernelRequest:
     source: str
     architecture: str
@@ -38,7 +39,7 @@ class KernelRequest:
         return cache.key_in(_identity(), self.source, self.architecture)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DeviceKernel:
     """A compiled kernel: `code` is a cubin, whose one entry is `entry_name`."""
 
@@ -241,7 +242,7 @@ def _utility(program: str) -> str | None:
 # Occupancy.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Occupancy:
     """Of one multiprocessor: what it runs at once, and what forbids more."""
 
@@ -251,7 +252,7 @@ class Occupancy:
     limited_by: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Multiprocessor:
     """Limits from the CUDA programming guide, "Compute Capabilities"."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,6 +37,7 @@ from numba_grad.compiler.elementary.scalar import (
 )
 from numba_grad.compiler.scalar_expressions import Term
 from numba_grad.errors import KernelError, explain
+from numba_grad.immutable import immutable
 
 BOOL_DTYPE = np.dtype(bool)
 _FLOAT_KINDS = {"float32": FLOAT32, "float64": FLOAT64}
@@ -94,7 +94,7 @@ _C_LIBRARY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DeviceFunction:
     """The text of one, and the names of the others it calls."""
 
@@ -102,7 +102,7 @@ class DeviceFunction:
     calls: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DeviceCall:
     """What is called for a function, and its dtypes."""
 

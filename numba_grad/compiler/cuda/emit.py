@@ -13,7 +13,6 @@ template, no counters that depend on history.
 """
 
 import math
-from dataclasses import dataclass
 
 from numba_grad.compiler.cuda.emit_batches import emit_batches, emit_transposed
 from numba_grad.compiler.cuda.emit_reductions import emit_reduction
@@ -24,10 +23,11 @@ from numba_grad.compiler.cuda.launch import (
     transposed_axis,
 )
 from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
+from numba_grad.immutable import immutable
 from numba_grad.runtime.plan import Grid
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Emitted:
     """A kernel's source, and its grid."""
 

@@ -7,7 +7,6 @@ terms are typed, and become terms with the names and the typed literals that CUD
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from numba_grad.compiler.scalar_expressions import (
 )
 from numba_grad.dtypes import FLOAT32, FLOAT64, computed_in, is_storage_only
 from numba_grad.errors import InternalError
+from numba_grad.immutable import immutable
 
 BOOL = np.dtype(bool)
 INT64 = np.dtype(np.int64)
@@ -51,7 +51,7 @@ _MULTIPLY = {FLOAT32: "fmul_rn", FLOAT64: "dmul_rn"}
 _FMA = {FLOAT32: "fmaf", FLOAT64: "fma"}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TypedTerm:
     """A value, and its dtype in registers; None for a number written as such."""
 

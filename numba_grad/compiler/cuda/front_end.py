@@ -27,6 +27,7 @@ import numpy as np
 from numba_grad.compiler.cuda.bfloat16_type import bfloat16_type
 from numba_grad.errors import KernelError, explain
 from numba_grad.fresh_thread import unbroken
+from numba_grad.immutable import immutable
 from numba_grad.locks import LocksByKey, new_lock
 
 SCALARS = (
@@ -54,7 +55,7 @@ class Toolchain:
     functions: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Provider:
     """One way to compile CUDA Python."""
 

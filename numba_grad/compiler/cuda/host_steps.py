@@ -20,6 +20,7 @@ from numba_grad.compiler.building.build import build as build_for_host
 from numba_grad.compiler.cuda import build
 from numba_grad.compiler.target import HostCopy, HostSteps
 from numba_grad.config import config
+from numba_grad.immutable import immutable
 from numba_grad.runtime.cuda.arrays import STAGED_BYTES
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.streams import Stream
@@ -76,7 +77,7 @@ def _host_kernel(source: str) -> str:
 _under_way: dict[int, np.ndarray] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Copied:
     """One memory of the device, for a call of the host."""
 

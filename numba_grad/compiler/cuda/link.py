@@ -5,18 +5,18 @@ version. So the driver is always given a cubin.
 """
 
 import re
-from dataclasses import dataclass
 from types import ModuleType
 
 from numba_grad.compiler.cuda import front_end
 from numba_grad.errors import KernelError, explain
 from numba_grad.fresh_thread import imported
+from numba_grad.immutable import immutable
 
 # Of each block, from compute capability 8.0 on.
 SYSTEM_SHARED_BYTES = 1 << 10
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Usage:
     """What one kernel takes of a multiprocessor, as ptxas reports it.
 

@@ -10,7 +10,6 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.words import Pointer
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
+from numba_grad.immutable import immutable
 from numba_grad.locks import new_lock
 from numba_grad.ops.custom_kernels import (
     Argument,
@@ -50,7 +50,7 @@ _sources: dict[tuple[CustomKernel, tuple[Argument, ...]], str] = {}
 _next_number = itertools.count().__next__
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class UserKernel(DeviceKernel):
     """A compiled kernel, which launches itself: as a step, a call of the host."""
 

@@ -5,7 +5,6 @@ ndtri. Coefficients: perf/math_coefficients.py.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from numba_grad.compiler.elementary.exponential import clamp, exp_of_sum, exp_within_range
 from numba_grad.compiler.elementary.logarithm import log, log_of_sum, split_sum
@@ -24,9 +23,10 @@ from numba_grad.compiler.elementary.scalar import (
     square_root,
     two_sum,
 )
+from numba_grad.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Format:
     # erf(x)/x - 1 in x**2, for |x| <= 1
     erf_small: tuple[float, ...]

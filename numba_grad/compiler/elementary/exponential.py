@@ -7,7 +7,6 @@ files: perf/math_coefficients.py.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from numba_grad.compiler.elementary.registry import FLOATING, formula
 from numba_grad.compiler.elementary.scalar import (
@@ -25,9 +24,10 @@ from numba_grad.compiler.elementary.scalar import (
     select,
     shared,
 )
+from numba_grad.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Format:
     """What the formulas need to know about a floating type."""
 

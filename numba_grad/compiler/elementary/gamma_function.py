@@ -7,7 +7,6 @@ have Stirling's series (DLMF 5.11), its tail fitted.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from numba_grad.compiler.elementary.exponential import clamp, exp, exp_of_sum
 from numba_grad.compiler.elementary.logarithm import log, log1p
@@ -28,9 +27,10 @@ from numba_grad.compiler.elementary.scalar import (
     to_float64,
 )
 from numba_grad.compiler.elementary.scipy_functions import rarely_scipy
+from numba_grad.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Format:
     # log(gamma(2 + u)) / u, for -3/4 <= u <= 1
     log_gamma_near: tuple[float, ...]

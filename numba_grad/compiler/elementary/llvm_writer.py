@@ -17,6 +17,7 @@ from numba_grad.compiler.elementary.scalar import (
     ScalarBuilder,
     Value,
 )
+from numba_grad.immutable import immutable
 
 _SUFFIX = {FLOAT32: "f32", FLOAT64: "f64"}  # an integer type is its own suffix
 _FLOATS = (FLOAT32, FLOAT64)
@@ -243,7 +244,7 @@ done:
 # A whole function.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class WrittenFunction:
     """The text of one function, and what it refers to."""
 

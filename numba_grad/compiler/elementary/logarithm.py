@@ -7,7 +7,6 @@ polynomial (coefficients: perf/math_coefficients.py).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from numba_grad.compiler.elementary.exponential import FORMATS, exp
 from numba_grad.compiler.elementary.registry import FLOATING, formula
@@ -28,6 +27,7 @@ from numba_grad.compiler.elementary.scalar import (
     square_root,
     two_sum,
 )
+from numba_grad.immutable import immutable
 
 # (atanh(s)/s - 1) / s**2, in s**2
 _ATANH_TAIL = {
@@ -46,7 +46,7 @@ _SQRT_HALF_BITS = {FLOAT64: 0x3FE6A09E667F3BCD, FLOAT32: 0x3F3504F3}
 _LEAST_NORMAL = {FLOAT64: 2.0**-1022, FLOAT32: 2.0**-126}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Base:
     """1/log(base) and log(2)/log(base), each as a sum; k times the latter's high part is exact."""
 

@@ -8,7 +8,6 @@ to the asymptotic series (DLMF 5.11), its tail fitted; negative ones are reflect
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from numba_grad.compiler.elementary.logarithm import log
 from numba_grad.compiler.elementary.power import power
@@ -30,10 +29,11 @@ from numba_grad.compiler.elementary.scalar import (
     to_float64,
     two_sum,
 )
+from numba_grad.immutable import immutable
 from numba_grad.ops.series import EULER_MACLAURIN
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Format:
     # digamma(x) / (x - zero) in x - 1.5, for 1 <= x <= 2, and its zero there as a sum
     digamma_near: tuple[float, ...]

@@ -41,6 +41,7 @@ from numba_grad.compiler.scalar_expressions import (
     text_of,
     with_term,
 )
+from numba_grad.immutable import immutable
 
 NAMES = {
     **{BOOL: "bool", "i8": "int8", "i16": "int16", INT32: "int32", INT64: "int64"},
@@ -83,7 +84,7 @@ class Library(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Assignment:
     """`name = term`; in a branch where there is a condition."""
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar, cast
 
 from numba_grad.compiler.elementary.registry import FLOATING, formula
+from numba_grad.immutable import immutable
 
 # Types of the values of a formula, by LLVM's names.
 FLOAT32, FLOAT64, BOOL, INT32, INT64 = "float", "double", "i1", "i32", "i64"
@@ -32,7 +33,7 @@ Number = int | float
 F = TypeVar("F", bound=Callable)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Definition:
     """LLVM text of a function, which other targets replace by their own of the same symbol."""
 

@@ -7,7 +7,6 @@ beyond usual arguments; larger ones go to the C library, lane by lane.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from numba_grad.compiler.elementary.exponential import round_to_integer
 from numba_grad.compiler.elementary.registry import FLOATING, formula
@@ -28,9 +27,10 @@ from numba_grad.compiler.elementary.scalar import (
     shared,
     square_root,
 )
+from numba_grad.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Format:
     # pi/2 in parts of full width: with a fused operation the first step is exact.
     fused_parts: tuple[float, float, float]
@@ -138,7 +138,7 @@ _FORMATS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Reduced:
     """x = quadrant pi/2 + r, with sine and cosine of r and their rounding errors."""
 

@@ -19,6 +19,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Piece,
     Store,
 )
+from numba_grad.immutable import immutable
 
 # Rows of a block: its local arrays stay in the first-level cache, and vector code has some turns.
 ROWS_OF_BLOCK = 16
@@ -32,7 +33,7 @@ FEWEST_COMPONENTS = 4
 MOST_COMPONENTS = 96
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Copy:
     """`target[target_position] = source[source_position]`."""
 

@@ -130,6 +130,7 @@ class _Lowering:
         edges, starts = graph.edges.tolist(), graph.starts.tolist()
         signatures = graph.signatures.tolist()
         places, layout_of, output_of = self.places, self.layout_of, self.output_of
+        place_at, layout_at = places.__getitem__, layout_of.__getitem__
         in_use = self.memory_in_use
         for k, start in enumerate(starts[:-1]):
             # An assembly, or an assignment to one, which nobody reads.
@@ -140,7 +141,7 @@ class _Lowering:
                 self.call(graph.calls[k], inputs, calls[graph.calls[k]])
                 continue
             in_place = in_use is not None and in_use.is_in_place(k, inputs, places)
-            key = (signatures[k], output_of.get(k), in_place, *[layout_of[x] for x in inputs])
+            key = (signatures[k], output_of.get(k), in_place, *map(layout_at, inputs))
             recipe = self.recipes.get(key)
             if recipe is None:
                 recipe = self.recipes[key] = self.maker.of_operation(
@@ -151,7 +152,7 @@ class _Lowering:
                     in_place=in_place,
                 )
             target = self.target_of(k) if k in graph.places else None
-            own = self.followed(recipe, [places[x] for x in inputs], target)
+            own = self.followed(recipe, [*map(place_at, inputs)], target)
             if in_use is not None:
                 in_use.follow(k, inputs, recipe, own, target)
             place, base, offset, layout_of[k] = recipe.results[0]

@@ -26,6 +26,7 @@ from numba_grad.compiler.partition.roles import RENAMINGS, VIEWS
 from numba_grad.compiler.partition.segments import LONGEST_WHOLE
 from numba_grad.graph.node import OPS, Node, Op, argument, record
 from numba_grad.graph.types import array_type
+from numba_grad.immutable import immutable
 
 # As many pieces are written out in one place, as axes of as many elements are.
 MOST_PIECES = 16
@@ -210,7 +211,7 @@ class _Rewriting:
 # Layouts: the order of axes in which regions are runs of elements.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Layout:
     """An array as it is, or with one axis moved to the front."""
 

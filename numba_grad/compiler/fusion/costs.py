@@ -1,13 +1,13 @@
 """What it costs a target to store a value, rather than to compute it again where it is needed."""
 
-from dataclasses import dataclass
+from numba_grad.immutable import immutable
 
 # Of what storing a value and loading it once costs. A line of a cache that is written was read
 # before: three transfers, one of which is the load.
 LOADING = 1 / 3
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Costs:
     """In additions for each element, but for the last."""
 

@@ -4,15 +4,15 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from numba.core import types
 
 from numba_grad.compiler.kernel_language.registry import OPERATORS, Intrinsic
+from numba_grad.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Call:
     """What a function is for arguments of given types."""
 

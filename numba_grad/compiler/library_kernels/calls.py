@@ -1,11 +1,10 @@
 """What a library operation compiles to: kernel sources, and the words of their steps."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from numba_grad.compiler.words import Errors, Symbol
 from numba_grad.dtypes import computed_in
+from numba_grad.immutable import immutable
 from numba_grad.runtime.plan import ErrorSite, Launch
 
 __all__ = ["Errors", "LibraryCall", "Memory", "Symbol"]
@@ -14,7 +13,7 @@ Shape = tuple[int, ...]
 BLAS_LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Memory:
     """Where a word points: byte `offset` into an operand's memory.
 
@@ -29,7 +28,7 @@ class Memory:
 LibraryWord = int | Memory | Symbol | Errors | ErrorSite
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LibraryStep:
     """One step: a kernel's source, its words, and how it is run."""
 
@@ -38,7 +37,7 @@ class LibraryStep:
     launch: Launch
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LibraryCall:
     """The steps of one operation, in order, and the memory that they need for themselves."""
 

@@ -1,7 +1,6 @@
 """Steps that call a user's kernel, which Numba has compiled (`user_kernels/functions.py`)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from textwrap import indent
 
 from numba_grad.compiler.library_kernels.calls import (
@@ -13,12 +12,13 @@ from numba_grad.compiler.library_kernels.calls import (
     Shape,
     Symbol,
 )
+from numba_grad.immutable import immutable
 from numba_grad.runtime.plan import SERIAL, ErrorSite, Tasks
 
 __all__ = ["ArrayOperand", "custom_kernel_call"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ArrayOperand:
     """An array as a kernel gets it: C-contiguous."""
 

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from numba_grad.compiler.library_kernels.operands import extents_of_product, ope
 from numba_grad.compiler.library_kernels.registry import LibraryKernel, lowers
 from numba_grad.dtypes import is_storage_only
 from numba_grad.graph.node import Node
+from numba_grad.immutable import immutable
 from numba_grad.runtime.plan import Tasks
 
 __all__ = ["MatrixOperand", "adds_by_itself", "matmul_add_call", "matmul_call"]
@@ -41,7 +41,7 @@ _FEWEST_WRITTEN_OUT = 256  # products of one shape, for which a kernel of its ow
 _LOOP_PRODUCTS = 64  # up to here a plain loop is faster than a call of BLAS, which takes 40 ns
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class MatrixOperand:
     """A C-contiguous stack of matrices, as stored, and how a product is to read them."""
 

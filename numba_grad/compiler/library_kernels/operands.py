@@ -1,11 +1,10 @@
 """What the kernels of products read: matrices in memory, seen through what costs nothing."""
 
-from dataclasses import dataclass
-
 from numba_grad.graph.node import Node
+from numba_grad.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ReadOperand:
     """What a library call reads instead of a node: the memory of `base`, seen as `shape`, maybe
     transposed."""

@@ -1,17 +1,18 @@
 """Which kernel computes an operation, and from what of it: said beside each kernel, by `lowers`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall
 from numba_grad.graph.node import Node
+from numba_grad.immutable import immutable
 
 # Of sizes and dtypes. Each kind of device may have its own, of the same parameters.
 LibraryKernel = Callable[..., LibraryCall]
 CallOfKernel = Callable[[LibraryKernel, Node], LibraryCall]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Translated:
     """That GPUs have the kernel, too, where it calls no library: a thread does a task of the CPU's,
     whose text is translated (`compiler/cuda/library_kernels/translation.py`)."""
@@ -24,7 +25,7 @@ BY_TASK = Translated()
 BY_MATRIX = Translated(is_of_stacks=True)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Lowering:
     """How an operation becomes the call of a kernel."""
 

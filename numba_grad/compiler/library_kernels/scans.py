@@ -1,7 +1,6 @@
 """Scans: sums, products, recurrences and positions of extremes, up to each element."""
 
 import math
-from dataclasses import dataclass
 from textwrap import indent
 
 import numpy as np
@@ -19,6 +18,7 @@ from numba_grad.compiler.library_kernels.calls import (
 from numba_grad.compiler.library_kernels.registry import LibraryKernel, lowers
 from numba_grad.dtypes import is_storage_only
 from numba_grad.graph.node import Node
+from numba_grad.immutable import immutable
 from numba_grad.runtime.plan import Tasks
 
 __all__ = ["cumprod_call", "cumsum_call", "cumulative_position_call", "linear_recurrence_call"]
@@ -54,7 +54,7 @@ def cumulative_position_call(
     return _scan_call(_cumulative_position_scan(dtype, comparison), shape, axis)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Scan:
     """Results are `first_value` at the first element along the axis, then `combined`: of what is at
     `place`, of the number `i` of the step and of the result `{before}`. Half precision is carried

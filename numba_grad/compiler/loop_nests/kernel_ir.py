@@ -17,6 +17,7 @@ import numpy as np
 
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
 from numba_grad.compiler.scalar_expressions import Term
+from numba_grad.immutable import immutable
 
 OTHER = "other_"  # before the name of an accumulator: that of another part of what is reduced
 
@@ -41,7 +42,7 @@ class Constant(NamedTuple):
     dtype: np.dtype
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class IndexValue:
     """An int64 made of loop variables and arguments."""
 
@@ -72,7 +73,7 @@ class Store(NamedTuple):
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Accumulator:
     """A running result of a reduction: a local variable, or an element of memory."""
 
@@ -98,7 +99,7 @@ class Body:
     stores: list[Store] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Axis:
     variable: str
     extent: int
@@ -106,7 +107,7 @@ class Axis:
     reduced: bool
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class IndexRange:
     """`start <= variable < stop`, both names of arguments."""
 
@@ -134,7 +135,7 @@ class Variant:
     pieces: list[Piece]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Word:
     """One argument: an integer, or a pointer to what `memory` names."""
 

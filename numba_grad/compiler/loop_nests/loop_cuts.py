@@ -2,11 +2,11 @@
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.iteration_spaces import unroll_extent
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS
+from numba_grad.immutable import immutable
 
 # A piece of a loop shorter than this runs through the general body, which tests its conditions.
 SHORTEST_PIECE = 16
@@ -29,7 +29,7 @@ Known = dict[str, list[tuple[int, int]]]  # the ranges in which a loop variable 
 ReductionBlocks = Callable[[int, int, int, bool], int]  # see `Target.reduction_blocks`
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Interval:
     """`low <= variable < high`, in numbers of this graph's sizes.
 

@@ -1,7 +1,6 @@
 """What derivatives ask of a tree: what is written, what is active, what is used at all."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from numba_grad.compiler.numba_functions.regions import (
     FLOATS,
@@ -29,6 +28,7 @@ from numba_grad.compiler.numba_functions.regions import (
     with_regions,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS
+from numba_grad.immutable import immutable
 
 # Shorter loops are not worth being written in another form.
 _FEWEST_PASSES = 16
@@ -67,7 +67,7 @@ def written(body: list[Statement]) -> set[Memory]:
     return with_swapped([*stored, *swapped], body)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Activity:
     """What depends on the inputs that have derivatives, and has an influence on results."""
 

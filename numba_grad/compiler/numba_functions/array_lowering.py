@@ -24,7 +24,6 @@ This module imports Numba, so only code that compiles imports it.
 import ast
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -52,6 +51,7 @@ from numba_grad.compiler.kernel_language.syntax_lowering import (
 )
 from numba_grad.compiler.numba_functions.generated import NO_MEMORY, raises
 from numba_grad.compiler.numba_functions.numba_words import WORDS
+from numba_grad.immutable import immutable
 from numba_grad.ops.custom_kernels import Argument, ArrayArgument
 from numba_grad.runtime.loader import SHARED_WORDS
 from numba_grad.runtime.threads import SharedWord
@@ -99,7 +99,7 @@ class DistinctNode(ir.MDValue):
         return id(self)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Array:
     data: Any  # a pointer to its elements
     shape: tuple[Any, ...]  # int64

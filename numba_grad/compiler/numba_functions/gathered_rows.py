@@ -17,7 +17,7 @@ a rim. All is done in a fixed order. Rows of several places of a row are the oth
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from numba_grad.compiler.numba_functions.added_places import (
     AddedPlace,
@@ -44,12 +44,13 @@ from numba_grad.compiler.numba_functions.regions import (
     operands,
     substituted,
 )
+from numba_grad.immutable import immutable
 
 _MOST_ROWS = 5  # that a pass adds to
 _WIDEST = 8  # from the first to the last place of a row
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Source:
     """A place that a pass adds to, as an element sees it: how many rows ago the pass was, and by
     how many passes of its row the element comes later."""
@@ -59,7 +60,7 @@ class _Source:
     passes: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Gathering:
     """What the elements of a row get at once."""
 
@@ -81,7 +82,7 @@ class _Gathering:
         return (*row[:-1], first[-1])
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Nest:
     outer: For
     inner: For

@@ -12,12 +12,11 @@ directions: for each order, a tangent of each parameter in `sources`.
 
 import ast
 import functools
-import hashlib
 import itertools
 import json
 import linecache
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from numba_grad.compiler.building import cache
 from numba_grad.compiler.building.build import compiling
 from numba_grad.compiler.building.function_identity import identity_of
 from numba_grad.compiler.kernel_language.statements import every_statement
+from numba_grad.immutable import immutable
 from numba_grad.locks import LocksByKey
 from numba_grad.ops.custom_kernels import CpuKernel, CustomKernel
 
@@ -34,7 +34,7 @@ _making = LocksByKey()
 _next_number = itertools.count().__next__
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Parameter:
     """An argument of a call, or a part of one that is a tuple. Numbers are known when it is
     recorded; arrays of rank 0 are scalars of the function."""
@@ -52,7 +52,7 @@ class Parameter:
         return self.name + "".join(f"[{k}]" for k in self.path)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DerivedKernel:
     """A kernel of a function for arguments of some types."""
 
@@ -65,7 +65,7 @@ class DerivedKernel:
     counted: tuple[str, ...] = ()  # in a grid, what tells threads apart: "block_x", "thread_x", ...
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Generated:
     """What was generated: JSON holds it."""
 
@@ -97,7 +97,7 @@ class Generated:
         return _executed(self.shapes_source, "shapes")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GeneratedFunction:
     """A function whose text is all that there is to know of it."""
 
@@ -214,7 +214,7 @@ class TypedFunction:
 @functools.cache
 def _sources() -> str:
     """What derives the kernels, as text."""
-    digest = hashlib.sha256()
+    digest = cache.new_digest()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -7,7 +7,7 @@ writes, become outputs, as they are of all threads; most of them are only read, 
 cotangents are read in their place.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from numba_grad.compiler.numba_functions.analyses import without_unused
 from numba_grad.compiler.numba_functions.regions import (
@@ -36,12 +36,13 @@ from numba_grad.compiler.numba_functions.regions import (
     with_regions,
 )
 from numba_grad.errors import InternalError, KernelError, explain
+from numba_grad.immutable import immutable
 
 # What an array begins as: a copy of another one, or zeros.
 Beginning = Memory | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GridKernel:
     """A kernel whose body is that of one thread, and what its outputs begin as: those with axes."""
 
@@ -69,7 +70,7 @@ def check_threads(name: str, body: list[Statement], host_checks: list[Check]) ->
 # what is done then: inside of the branch the reverse sweep finds what the forward sweep has left.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ThreadCondition:
     """A condition that a thread goes on by, what it has to be, and what it is computed by."""
 

@@ -7,7 +7,7 @@ least 0. What is found holds wherever the code runs.
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from numba_grad.compiler.numba_functions.regions import (
     Define,
@@ -21,11 +21,12 @@ from numba_grad.compiler.numba_functions.regions import (
     Value,
     walk,
 )
+from numba_grad.immutable import immutable
 
 _Atom = Hashable
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Form:
     """`constant` and the sum of atoms, each so many times."""
 
@@ -42,7 +43,7 @@ class Form:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Bounds:
     order: int  # of definition: bounds are of what was defined before
     least: Form | None

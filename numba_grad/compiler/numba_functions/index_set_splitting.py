@@ -12,7 +12,7 @@ splitting, Int. J. Parallel Programming 28, 2000).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from numba_grad.compiler.numba_functions.analyses import is_long, needed_for
 from numba_grad.compiler.numba_functions.builder import Builder
@@ -31,6 +31,7 @@ from numba_grad.compiler.numba_functions.regions import (
     with_regions,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import dtype_of
+from numba_grad.immutable import immutable
 
 # The condition with its sides exchanged, and what is true where it is false.
 _EXCHANGED = {
@@ -58,7 +59,7 @@ def with_split_index_sets(statements: Sequence[Statement], builder: Builder) -> 
     return result
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Choice:
     """The passes that do something, those whose index compares so, and what they do."""
 

@@ -11,7 +11,7 @@ an array of its own, and their sum is taken after the launch: so it has one orde
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from numba_grad.compiler.numba_functions.grid_kernels import GridKernel
 from numba_grad.compiler.numba_functions.regions import (
@@ -32,6 +32,7 @@ from numba_grad.compiler.numba_functions.regions import (
     walk,
     with_regions,
 )
+from numba_grad.immutable import immutable
 
 _MOST_PARTS = 8
 
@@ -43,7 +44,7 @@ _Key = tuple[frozenset[str], _Polynomial]
 _Fact = tuple[_Polynomial, int]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Access:
     statement: Load | Store
     keys: tuple[_Key | None, ...]  # of its indices

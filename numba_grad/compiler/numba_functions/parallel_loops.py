@@ -16,7 +16,7 @@ any size `prange` alone is shared; where arrays are large, nests, and loops outs
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from numba_grad.compiler.numba_functions.analyses import swapped_together
 from numba_grad.compiler.numba_functions.builder import Builder
@@ -52,6 +52,7 @@ from numba_grad.compiler.numba_functions.regions import (
 )
 from numba_grad.compiler.numba_functions.tape_rooms import passed
 from numba_grad.compiler.numba_functions.trip_counts import TripCounts
+from numba_grad.immutable import immutable
 
 # Of a task that is worth a thread: about 10 us, at the least that a statement takes.
 _WORK_OF_TASK = 20_000
@@ -74,7 +75,7 @@ def with_parallel_loops(
     return _Writer(body, builder, are_large=are_large).region(body, depth=0)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Tape:
     """A tape in a loop of which all passes do alike with it."""
 

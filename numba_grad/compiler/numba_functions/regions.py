@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Union
 
+from numba_grad.immutable import immutable
+
 if TYPE_CHECKING:
     from numba_grad.compiler.numba_functions.builder import Builder
 
@@ -24,7 +26,7 @@ FLOATS = ("float32", "float64")
 COMPLEX = ("complex64", "complex128")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Scalar:
     """A value that one statement computes."""
 
@@ -39,7 +41,7 @@ Value = Scalar | int | float | bool
 Shape = Union["Memory", tuple[Value, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Memory:
     """An array, C-contiguous; with rank 0 a variable."""
 
@@ -297,7 +299,7 @@ def lengths(outputs: list[Memory], shapes: "dict[Memory, Shape]") -> list[Scalar
     return [x for shape in own if isinstance(shape, tuple) for x in shape if isinstance(x, Scalar)]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Axis:
     """What a view takes of an axis of its array: one index, or `start + step * j` where j is the
     view's index along its axis `dimension`."""
@@ -307,7 +309,7 @@ class Axis:
     dimension: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class View:
     """Some elements of an array: a slice, a row, a transpose. An array itself is a view of all."""
 

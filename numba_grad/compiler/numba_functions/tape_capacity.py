@@ -7,15 +7,15 @@ the thread and in indices of loops, between their least and their largest values
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from numba_grad.compiler.numba_functions.tape_bound import Length, Outline
+from numba_grad.immutable import immutable
 
 Interval = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Form:
     constant: int
     atoms: Mapping[str, int]  # each so many times

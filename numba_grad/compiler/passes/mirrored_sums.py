@@ -9,7 +9,7 @@ that changes no result but the sign of a zero, and a sum does not show the signs
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from numba_grad.compiler.loop_nests.iteration_spaces import loop_axes, space_of
 from numba_grad.dtypes import is_floating
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import substitute, toposort
+from numba_grad.immutable import immutable
 from numba_grad.ops.families import zeros_like
 
 # At which element of each axis: a symbol, or 0 where the axis has one element.
@@ -50,7 +51,7 @@ def is_sum_over_one_of_two_loops(node: Node) -> bool:
     return len(loops) > 1 and node.params["axes"][0] in loops
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Term:
     """A value as `sign * term number`."""
 

@@ -6,7 +6,6 @@ load and store can come to. Of any other step, all of the memory that it points 
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
 from numba_grad.compiler.loop_nests.kernel_ir import (
@@ -20,6 +19,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
 )
 from numba_grad.compiler.steps.schedule import ScheduledStep, written_words
 from numba_grad.compiler.words import KernelAddress, OwnWord, Pointer
+from numba_grad.immutable import immutable
 
 _EVERYTHING = 1 << 62
 
@@ -28,7 +28,7 @@ NameOf = Callable[[object], tuple[object, int]]
 Bounds = tuple[int, int]  # the least and the greatest value
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Access:
     """Bytes of one memory, from `first` to before `end`."""
 

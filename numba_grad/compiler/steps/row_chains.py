@@ -22,13 +22,14 @@ from numba_grad.compiler.loop_nests.kernel_ir import Axis, Buffer, Load, LoopNes
 from numba_grad.compiler.segment_memory import SegmentMemory
 from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.words import Pointer
+from numba_grad.immutable import immutable
 
 # How many of the steps that follow and share memory a chain is looked for among: with all of them
 # for each first one, the work would grow with the square of their number.
 REACH = 64
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AffineAccess:
     """Where a kernel reads or writes an array."""
 
@@ -55,7 +56,7 @@ class Candidate:
             self.written = frozenset(x.memory for x in self.accesses if x.is_write)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Chaining:
     """A target's part."""
 

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from numba_grad.immutable import immutable
+
 STREAMS = 4
 # In longer plans each step's memory would be compared with too much else; nor do loops over time,
 # which have so many steps, have branches.
 MOST_STEPS = 2048
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Turn:
     """Where a step runs, and the steps elsewhere that it waits for."""
 

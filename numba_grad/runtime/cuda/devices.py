@@ -2,20 +2,20 @@
 
 import functools
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from numba_grad.errors import CudaUnavailableError, DeviceError, explain
 from numba_grad.fresh_thread import carried
+from numba_grad.immutable import immutable
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.interface import DeviceBlock
 
 CUDA = "cuda"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Device:
     """The processor ("cpu") or a GPU ("cuda" and its number)."""
 

@@ -1,11 +1,11 @@
 """Why there is no GPU to be used: which of driver, package or version is missing, and its cure."""
 
 import importlib.metadata
-from dataclasses import dataclass
 from typing import Any
 
 from numba_grad.errors import CudaUnavailableError, explain
 from numba_grad.fresh_thread import imported
+from numba_grad.immutable import immutable
 
 INSTALL = 'pip install "numba_grad[cuda]"'
 _OLDEST_DRIVER = 13000  # of CUDA 13.0, which kernels are linked for: driver 580
@@ -17,7 +17,7 @@ _INSTALL_DRIVER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Finding:
     """The first thing that is wrong, in words, and what to do about it."""
 

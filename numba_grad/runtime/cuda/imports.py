@@ -7,13 +7,13 @@ with them, and then they are let go.
 
 import ctypes
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from numba_grad.dtypes import bfloat16_class
 from numba_grad.errors import DTypeError, ForeignArrayError, explain
+from numba_grad.immutable import immutable
 from numba_grad.runtime.cuda.arrays import DeviceArray
 from numba_grad.runtime.cuda.devices import active, cuda_device, cuda_index, current_index
 from numba_grad.runtime.cuda.driver import current_driver
@@ -51,7 +51,7 @@ _rename.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _USED = {PLAIN: b"used_dltensor", VERSIONED: b"used_dltensor_versioned"}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Gaps:
     """Which elements of a flat array make up one of this shape: `start` plus steps, in elements."""
 
@@ -60,7 +60,7 @@ class Gaps:
     steps: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ImportedArray:
     """An array in row-major order, and in which order of its axes it is what was given.
 
@@ -76,7 +76,7 @@ class ImportedArray:
         return self.axes == tuple(range(len(self.axes)))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Description:
     """What a protocol says of an array."""
 

@@ -7,7 +7,6 @@ that `activate` made current for the calling thread, as the driver itself does.
 
 import enum
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from numba_grad.errors import (
@@ -17,6 +16,7 @@ from numba_grad.errors import (
     OutOfMemoryError,
     explain,
 )
+from numba_grad.immutable import immutable
 from numba_grad.locks import new_lock
 
 DEFAULT_STREAM = 0  # the legacy default stream of the current device, which all libraries share
@@ -67,7 +67,7 @@ class DriverMemoryError(DriverError, OutOfMemoryError):
     """A call of the driver that failed for want of memory on the device."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DeviceProperties:
     """What kernels are planned by, and what a user wants to see."""
 
@@ -86,7 +86,7 @@ class DeviceProperties:
     memory_bandwidth: float  # bytes per second, from clock and width of the bus; 0.0 if not told
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PointerAttributes:
     """Where an address lies."""
 
@@ -102,7 +102,7 @@ class NodeKind(enum.IntEnum):
     SWITCH = 2  # the body with this number
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class MemoryInfo:
     """Bytes. `used` and `reserved` are of our pool: lent to arrays, and held in all."""
 

@@ -3,7 +3,6 @@ where it is installed."""
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from textwrap import indent
 
 import numpy as np
@@ -25,6 +24,7 @@ from numba_grad.compiler.cuda.library_kernels.registry import Options, stands_fo
 from numba_grad.compiler.library_kernels import LibraryCall, MatrixOperand, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep
 from numba_grad.compiler.library_kernels.matrix_stacks import words_of_stack
+from numba_grad.immutable import immutable
 from numba_grad.runtime.cuda import libraries
 from numba_grad.runtime.plan import Grid
 
@@ -48,7 +48,7 @@ _SHORT_SUM = 256
 _SMALLEST = 16
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Tile:
     """What a block of 256 threads computes: `per_thread` squared elements in each of them, by steps
     of `depth` along the sums."""
@@ -106,7 +106,7 @@ def matmul_call(
     return _tiles_call(product)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Product:
     """Products of (m, k) and (k, n), which may be stored transposed."""
 

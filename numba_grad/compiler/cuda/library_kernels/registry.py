@@ -1,12 +1,12 @@
 """Which kernels for GPUs stand for which of the CPU's: said beside each, by `stands_for`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from numba_grad.compiler.library_kernels.registry import LibraryKernel
+from numba_grad.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Options:
     """What kernels are chosen by, besides sizes and dtypes."""
 
@@ -20,7 +20,7 @@ class Options:
 DEFAULT = Options()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StandIn:
     """A kernel for GPUs, of the parameters and results of one of the CPU's."""
 

@@ -7,7 +7,6 @@ elements each, and combine what they have by a fixed tree.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from numba_grad.compiler.cuda.library_kernels.registry import stands_for
 from numba_grad.compiler.library_kernels import LibraryCall, Memory
 from numba_grad.compiler.library_kernels.calls import LibraryStep, Shape
 from numba_grad.dtypes import is_inexact
+from numba_grad.immutable import immutable
 from numba_grad.runtime.plan import Grid
 
 # From so many lines on, a thread each keeps a device busy; shorter lines are not worth a block. But
@@ -41,7 +41,7 @@ _CHUNK = THREADS * _ITEMS
 _ENOUGH_BLOCKS = 512
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Scan:
     """What is scanned: values of one or two parts, and how two of them become one.
 
@@ -176,7 +176,7 @@ def _scan_call(
     return LibraryCall(tuple(steps), scratch_bytes)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Kind:
     scan: Scan
     dtype: np.dtype

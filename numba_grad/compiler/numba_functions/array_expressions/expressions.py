@@ -1,16 +1,16 @@
 """An array by its elements, stored or not."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.regions import COMPLEX, Memory, Scalar, Value, View
+from numba_grad.immutable import immutable
 
 Indices = tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Expression:
     """An array that is not stored: what an element is, and which arrays that reads."""
 
@@ -26,7 +26,7 @@ class Expression:
         return len(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Method:
     """`array.name`, which is called."""
 
@@ -34,7 +34,7 @@ class Method:
     array: Any
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Listed:
     """A list in the text of a call."""
 

@@ -17,13 +17,14 @@ from numba_grad.compiler.numba_functions.regions import (
     nested,
     walk,
 )
+from numba_grad.immutable import immutable
 
 
 class Again(Exception):
     """Something was found out, and is in `Findings`, that the text so far took no account of."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Shared:
     """An array that was copied where Python has one array with two names."""
 

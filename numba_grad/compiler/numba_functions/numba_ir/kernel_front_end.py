@@ -12,7 +12,6 @@ imports Numba, so only code that compiles imports it.
 import sys
 import types
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -22,11 +21,12 @@ from numba.core.types import Boolean, Number
 
 from numba_grad.compiler.numba_functions import kernel_names
 from numba_grad.compiler.numba_functions.numba_ir.refusals import refused
+from numba_grad.immutable import immutable
 
 _CUDA_MODULES = ("numba.cuda", "numba_cuda_mlir.cuda")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Refused:
     """A name of `numba.cuda` that has no derivative."""
 

@@ -1,6 +1,5 @@
 """What a variable of the function stands for in the text that is translated."""
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from numba_grad.compiler.numba_functions.array_expressions.expressions import (
@@ -9,9 +8,10 @@ from numba_grad.compiler.numba_functions.array_expressions.expressions import (
     Method,
 )
 from numba_grad.compiler.numba_functions.regions import Memory, Value, View
+from numba_grad.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Range:
     start: Value
     stop: Value
@@ -19,7 +19,7 @@ class Range:
     is_parallel: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Elements:
     """`zip` or `enumerate` of arrays and ranges, or these themselves."""
 
@@ -31,14 +31,14 @@ class Elements:
     of: "NumberList | None" = None  # the array is that of a list
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Flat:
     """`array.flat`."""
 
     array: Memory | View
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NumberList:
     """A list of numbers: the first of `values`, as many as `count` says."""
 
@@ -46,7 +46,7 @@ class NumberList:
     count: Memory
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Known:
     """What is known while compiling: a function, a module, a type, a string, None, a slice."""
 
