@@ -115,3 +115,27 @@ def test_stencils_store_no_windows(shape):
         return sum(kernel.nbytes for kernel in kernels)
 
     assert max(map(moved, STENCILS)) <= 1.1 * moved(by_slices)
+
+
+@pytest.mark.usefixtures("not_compiled")
+@pytest.mark.parametrize("window", [9, pytest.param(24, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("shape", [(400,), (8, 100)])
+def test_filters_store_no_windows(window, shape):
+    """Along one axis, of which few are and of which many."""
+    x, w = np.ones(shape), np.ones(window)
+    count = shape[-1] - window + 1
+
+    def moved(filtered):
+        def loss(x, w):
+            return np.sum(np.tanh(filtered(x, w)) ** 2)
+
+        kernels = ng.jit(ng.value_and_grad(loss, argnums=(0, 1))).lower(x, w).kernels
+        return sum(kernel.nbytes for kernel in kernels)
+
+    def by_windows(x, w):
+        return np.lib.stride_tricks.sliding_window_view(x, window, axis=-1) @ w
+
+    def by_slices(x, w):
+        return sum(w[k] * x[..., k : k + count] for k in range(window))
+
+    assert moved(by_windows) <= 1.1 * moved(by_slices)
