@@ -119,7 +119,7 @@ def test_stencils_store_no_windows(shape):
 
 @pytest.mark.usefixtures("not_compiled")
 @pytest.mark.parametrize("window", [9, pytest.param(24, marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("shape", [(400,), (8, 100)])
+@pytest.mark.parametrize("shape", [(400,), (40, 100)])
 def test_filters_store_no_windows(window, shape):
     """Along one axis, of which few are and of which many."""
     x, w = np.ones(shape), np.ones(window)
@@ -139,3 +139,19 @@ def test_filters_store_no_windows(window, shape):
         return sum(w[k] * x[..., k : k + count] for k in range(window))
 
     assert moved(by_windows) <= 1.1 * moved(by_slices)
+
+
+@pytest.mark.usefixtures("not_compiled")
+def test_weights_of_all_pairs_are_computed_once_where_they_fit_a_cache():
+    """As they are where a loop goes over one of the axes. More pairs are computed again, in each
+    kernel that needs them: no memory is taken for these."""
+
+    def loss(x, centers):
+        return np.sum(np.sum(np.exp(-((x - centers[:, None]) ** 2)), axis=1) ** 2)
+
+    def exponentials(points):
+        kernels = ng.jit(ng.grad(loss)).lower(np.ones(points), np.ones(20)).kernels
+        return sum("exp(" in kernel.source for kernel in kernels)
+
+    assert exponentials(1000) == 1
+    assert exponentials(10_000) == 2
