@@ -24,7 +24,16 @@ from numba_grad.runtime.plan import Tasks
 
 # Storing and loading take some 2 ns, an addition 0.05 ns in vector code. Shifted places are loaded
 # without vectors where the values are not stored: a chain of stencils grows exponentially.
-COSTS = Costs(load=1, store=40, store_of_shifts=16, store_of_expansion=400, cached_bytes=1 << 20)
+COSTS = Costs(
+    load=1,
+    store=40,
+    store_of_shifts=16,
+    store_of_expansion=400,
+    cached_bytes=1 << 20,
+    # Forces of 60 to 350 bodies, with the array of all distances stored, take 0.6 of the time.
+    store_in_cache=16,
+    bytes_in_cache=1 << 20,
+)
 # Elements of a reduction that one task sums up: fixed, so that results do not depend on the number
 # of threads.
 BLOCK_ELEMENTS = 16384

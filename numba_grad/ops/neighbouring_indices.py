@@ -16,7 +16,7 @@ from numba_grad.ops.movement import slice_params
 # How far neighbours are, and how many there are of an element: what indices say becomes part of a
 # program, of which there is one for each distance. Any other subset of elements stays data.
 FARTHEST = 8
-MOST_NEIGHBOURS = 8
+MOST_NEIGHBOURS = 16
 MOST_RUNS = 4  # more parts of a concatenation are stored
 FEWEST = 8  # indices: below, a gather costs nothing
 MOST_REMEMBERED = 1 << 12

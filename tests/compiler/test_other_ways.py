@@ -115,3 +115,43 @@ def test_stencils_store_no_windows(shape):
         return sum(kernel.nbytes for kernel in kernels)
 
     assert max(map(moved, STENCILS)) <= 1.1 * moved(by_slices)
+
+
+@pytest.mark.usefixtures("not_compiled")
+@pytest.mark.parametrize("window", [9, pytest.param(24, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("shape", [(400,), (40, 100)])
+def test_filters_store_no_windows(window, shape):
+    """Along one axis, of which few are and of which many."""
+    x, w = np.ones(shape), np.ones(window)
+    count = shape[-1] - window + 1
+
+    def moved(filtered):
+        def loss(x, w):
+            return np.sum(np.tanh(filtered(x, w)) ** 2)
+
+        kernels = ng.jit(ng.value_and_grad(loss, argnums=(0, 1))).lower(x, w).kernels
+        return sum(kernel.nbytes for kernel in kernels)
+
+    def by_windows(x, w):
+        return np.lib.stride_tricks.sliding_window_view(x, window, axis=-1) @ w
+
+    def by_slices(x, w):
+        return sum(w[k] * x[..., k : k + count] for k in range(window))
+
+    assert moved(by_windows) <= 1.1 * moved(by_slices)
+
+
+@pytest.mark.usefixtures("not_compiled")
+def test_weights_of_all_pairs_are_computed_once_where_they_fit_a_cache():
+    """As they are where a loop goes over one of the axes. More pairs are computed again, in each
+    kernel that needs them: no memory is taken for these."""
+
+    def loss(x, centers):
+        return np.sum(np.sum(np.exp(-((x - centers[:, None]) ** 2)), axis=1) ** 2)
+
+    def exponentials(points):
+        kernels = ng.jit(ng.grad(loss)).lower(np.ones(points), np.ones(20)).kernels
+        return sum("exp(" in kernel.source for kernel in kernels)
+
+    assert exponentials(1000) == 1
+    assert exponentials(10_000) == 2

@@ -78,6 +78,9 @@ def test_nothing_is_computed_between_loops(name):
         ((100, 3), (3, 1)),
         ((100, 1), (1, 3)),
         ((4, 2), (2, 1)),
+        ((30, 3, 5), (30, 5, 1)),
+        ((30, 1, 5), (1, 5, 3)),
+        ((2, 1, 5, 1), (1, 3, 1, 4)),
     ],
 )
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
@@ -100,6 +103,18 @@ def test_what_is_not_there_is_not_multiplied():
 def test_products_of_matrices_are_calls(size):
     x = random.normal(size=(size, size))
     assert len(ng.jit(lambda x: x @ x + 1).lower(x).kernels) == 2
+
+
+def test_products_of_large_matrices_of_a_stack_and_vectors_are_calls():
+    x, y = random.normal(size=(2, 40, 40)), random.normal(size=(2, 40, 1))
+    kernels = ng.jit(lambda x, y: x @ y + 1).lower(x, y).kernels
+    assert any("matmul" in kernel.name for kernel in kernels)
+
+
+def test_an_outer_product_of_stacks_is_no_call():
+    """As the gradient by the matrices of a stack is one."""
+    x = random.normal(size=(2, 40, 1))
+    assert len(ng.jit(lambda x: x @ x.mT + 1).lower(x).kernels) == 1
 
 
 def test_where_one_product_is_a_call_tiny_ones_are():

@@ -332,6 +332,7 @@ NEIGHBOURS = {
     "both": np.ix_((ROWS + 1) % 12, (COLUMNS - 2) % 20),
     "mesh": tuple(BY_MESH),
     "windows": (slice(None), (COLUMNS[:, None] + [-1, 0, 1]) % 20),
+    "many windows": (0, np.arange(9)[:, None] + np.arange(12)),
     "in a list": np.array([ROWS - 1, ROWS, (ROWS + 1) % 12]),
 }
 

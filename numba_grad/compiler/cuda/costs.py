@@ -25,6 +25,8 @@ COSTS = Costs(
     store_of_shifts=8 * _BYTES,
     store_of_expansion=400,
     cached_bytes=CACHE_BYTES // 2,
+    store_in_cache=16 * _BYTES,
+    bytes_in_cache=0,  # not measured
 )
 
 

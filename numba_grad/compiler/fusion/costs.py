@@ -21,9 +21,14 @@ class Costs:
     store_of_expansion: float
     # Of a sum of more arrays than fit, none would still be in a cache at the end.
     cached_bytes: int
+    # Storing and loading in another kernel what is no larger than this: it is in a cache then, and
+    # it does not matter how much larger than all it is made of it is.
+    store_in_cache: float
+    bytes_in_cache: int
 
-    def is_worth_sharing(self, cost: float, kernels: int) -> bool:
+    def is_worth_sharing(self, cost: float, kernels: int, nbytes: int) -> bool:
         """Whether a value of this cost is stored by one of several kernels and loaded by the
         others, rather than computed again by each of these."""
         others = kernels - 1
-        return cost * others > self.store * (1 - LOADING + LOADING * others)
+        store = self.store_in_cache if nbytes <= self.bytes_in_cache else self.store
+        return cost * others > store * (1 - LOADING + LOADING * others)

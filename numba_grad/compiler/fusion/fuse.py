@@ -275,11 +275,13 @@ class _Groups:
         for node, kernels in kernels_of.items():
             if (
                 len(kernels) < 2
-                or not self.roots.costs.is_worth_sharing(cost[node], len(kernels))
+                or not self.roots.costs.is_worth_sharing(cost[node], len(kernels), node.type.nbytes)
                 or node.op.family != "elementwise"
             ):
                 continue
-            if node.type.size >= EXPANSION * source_size[node] or not self.roots.loops[node]:
+            is_expansion = node.type.size >= EXPANSION * source_size[node]
+            is_large = node.type.nbytes > self.roots.costs.bytes_in_cache
+            if (is_expansion and is_large) or not self.roots.loops[node]:
                 continue
             parting = any(kernels_of.get(user, set()) != kernels for user in self.roots.users[node])
             if parting:

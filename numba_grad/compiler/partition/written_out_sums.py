@@ -1,5 +1,6 @@
 """Sums of few products, written out before a graph is cut into steps: products of tiny matrices, of
-a matrix of few columns and a vector, and sliding sums with few weights.
+a matrix of few columns and a vector, of stacks of small matrices and vectors, and sliding sums with
+few weights.
 
 A library call reads its operands from memory and leaves its result there, so each is a step of its
 own, and nothing is fused across it: Runge-Kutta steps of two numbers by `a @ x` took 9 times what
@@ -20,6 +21,9 @@ MOST_TERMS = 8  # axes of so many elements are unrolled
 # 1.2 to 1.5 of the time: recurrent networks of four cells, Kalman filters of two numbers.
 MOST_PRODUCTS = 8
 FEWEST_OF_LOOP = 64  # sums in a loop over a vector
+# Of a matrix and a vector in a stack. Larger ones BLAS multiplies in less time than loops, even if
+# it is called for each: stacks of 40 x 40 would take 1.3 times as long, of 256 x 256 six times.
+MOST_OF_STACK = 1 << 10
 
 
 def with_sums_written_out(graph: FlatGraph) -> FlatGraph:
@@ -74,9 +78,11 @@ def _is_tiny_product(node: Node) -> bool:
 
 def _product(x: Node, y: Node) -> Node | None:
     """The product of two matrices as a sum over a last axis."""
-    if x.dtype.char not in "fdFD" or len(x.shape) != 2 or len(y.shape) != 2:
+    if x.dtype.char not in "fdFD" or x.type.device != y.type.device:  # one is still to be moved
         return None
-    if x.type.device != y.type.device:  # one of them is still to be moved
+    if len(x.shape) > 2 and len(x.shape) == len(y.shape):
+        return _product_of_stacks(x, y)
+    if len(x.shape) != 2 or len(y.shape) != 2:
         return None
     (m, k), n = x.shape, y.shape[1]
     # Of fewer elements the sums would be written out, each on its own.
@@ -88,6 +94,23 @@ def _product(x: Node, y: Node) -> Node | None:
     rows = broadcast_to(reshape(x, (m, 1, k)), shape)
     columns = broadcast_to(reshape(OPS["transpose"](y, axes=(1, 0)), (1, n, k)), shape)
     return record(OPS["sum"], (OPS["multiply"](rows, columns),), axes_params((2,)))
+
+
+def _product_of_stacks(x: Node, y: Node) -> Node | None:
+    """Of small matrices and vectors, for each of which a call takes longer; or of vectors, of which
+    each element is one product."""
+    m, k, n = *x.shape[-2:], y.shape[-1]
+    if 1 not in (m, k, n) or not m * k * n:
+        return None
+    if k == 1:
+        return OPS["multiply"](x, y)
+    if m * k * n > MOST_OF_STACK:
+        return None
+    rows = reshape(x, (*x.shape[:-1], 1, k))
+    last = len(y.shape) - 1
+    turned = OPS["transpose"](y, axes=(*range(last - 1), last, last - 1))
+    columns = reshape(turned, (*y.shape[:-2], 1, n, k))
+    return record(OPS["sum"], (OPS["multiply"](rows, columns),), axes_params((last + 1,)))
 
 
 def _sliding_sum(x: Node, y: Node, *, offset: int, size: int) -> Node | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.compiler.partition.roles import MOST_WINDOWS
 from numba_grad.dtypes import INT64
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.inputs.arrays import (
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["nonzero", "take", "take_along_axis"]
 
-# In a window: so many parts of an array are written out in one place. Of an array with other axes,
-# channels, more are copied into a matrix, by a kernel that LLVM takes seconds for.
+# In a window along several axes: so many parts of an array are written out in one place. Of an
+# array with other axes, channels, more are copied into a matrix, by a kernel that LLVM takes
+# seconds for.
 _FEW_PLACES = 32
 _FEW_PLACES_OF_ROWS = 16
 
@@ -134,8 +136,11 @@ def sliding_window_view(
             got = {"x": node.type, "window": window, "axis": number}
             problem = "window shape cannot be larger than input array shape, nor negative"
             raise ValueError(explain("sliding_window_view", problem, got=got))
-    most = _FEW_PLACES if len(numbers) == rank else _FEW_PLACES_OF_ROWS
-    if len(set(numbers)) == len(numbers) > 1 and 0 < math.prod(windows) <= most:
+    if len(numbers) == 1:
+        most = MOST_WINDOWS
+    else:
+        most = _FEW_PLACES if len(numbers) == rank else _FEW_PLACES_OF_ROWS
+    if len(set(numbers)) == len(numbers) and 0 < math.prod(windows) <= most:
         return wrap(_windows(node, windows, numbers))
     for window, number in zip(windows, numbers, strict=True):
         size = node.shape[number]
@@ -148,8 +153,8 @@ def sliding_window_view(
 
 
 def _windows(x: Node, windows: Sequence[int], axes: Sequence[int]) -> Node:
-    """Of several axes: for each place in a window a slice, put together along the windows' axes
-    first. Windows of the rows of windows, each element would look for its part twice."""
+    """For each place in a window a slice, put together along the windows' axes first. Windows of
+    the rows of windows, each element would look for its part twice."""
     rank, count = len(x.shape), len(windows)
     sizes = list(x.shape)
     for window, axis in zip(windows, axes, strict=True):
