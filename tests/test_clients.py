@@ -7,16 +7,16 @@ what came out. docs/interoperability.md lists what works.
 import importlib
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import numba_grad as ng
+from tests.processes import run_python
 
 RNG = np.random.default_rng(0)
 X = np.linspace(0.1, 2, 12)
@@ -182,12 +182,7 @@ def main() -> None:
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, str]:
-    environment = os.environ | {"SCIPY_ARRAY_API": "1"}
-    run = subprocess.run(
-        [sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
+    return json.loads(run_python(Path(__file__), SCIPY_ARRAY_API=1))
 
 
 def test_scipy_computes_with_tensors(outcomes):

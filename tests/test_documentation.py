@@ -5,8 +5,6 @@ import doctest
 import functools
 import importlib
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from numba_grad.config import configure
 from numba_grad.graph.node import OPS
 from numba_grad.ops import all_ops
+from tests.processes import run_python
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -136,6 +135,4 @@ def test_every_name_of_theirs_exists(page):
 @pytest.mark.parametrize("page", ["operations", "modules"])
 def test_the_page_is_what_the_package_says(page):
     # In a process of its own: tests add operations.
-    command = [sys.executable, ROOT / "docs" / f"{page}.py", "--check"]
-    run = subprocess.run(command, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
+    run_python(ROOT / "docs" / f"{page}.py", "--check")

@@ -4,8 +4,6 @@ import contextlib
 import gc
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
@@ -18,6 +16,7 @@ import numba_grad as ng
 from numba_grad import forks
 from numba_grad.graph.collection import without_collection
 from numba_grad.locks import new_lock
+from tests.processes import run_python
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork"),
@@ -236,16 +235,8 @@ def test_collection_paused_as_the_pause_of_another_thread_ends_goes_on_in_a_chil
 
 def run(code: str, *options: str, **environment: str) -> str:
     """What a fresh process writes; no warning may be given."""
-    process = subprocess.run(
-        [sys.executable, "-W", "error", *options, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY)} | environment,
-    )
-    assert process.returncode == 0, process.stderr
-    assert process.stderr == ""
-    return process.stdout
+    options = ("-W", "error", *options)
+    return run_python(code, options=options, seconds=100, quietly=True, **environment)
 
 
 @pytest.mark.thorough
@@ -360,14 +351,9 @@ def test_pools_of_processes(tmp_path):
                     print(*threads.map(pool, ["fork", "fork"]))
         """)
     )
-    process = subprocess.run(
-        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", script],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
-    )
-    assert process.stdout == "True True True True\nTrue True\n", process.stderr
+    options = ("-W", "error", "-W", "ignore::DeprecationWarning")
+    output = run_python(script, options=options, seconds=100)
+    assert output == "True True True True\nTrue True\n"
 
 
 @pytest.mark.thorough

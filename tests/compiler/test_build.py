@@ -2,7 +2,6 @@ import ctypes
 import os
 import signal
 import struct
-import subprocess
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from numba_grad.compiler.building import build, cache, processor
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
 from numba_grad.runtime import loader
+from tests.processes import output_of, run_python, start
 
 INT64 = ctypes.c_int64
 
@@ -39,23 +39,6 @@ def run(kernel, x):
     args = np.array([x.ctypes.data])
     function = ctypes.CFUNCTYPE(None, INT64, INT64, INT64)(kernel.address)
     function(args.ctypes.data, 0, len(x))
-
-
-def start_process(directory, program):
-    return subprocess.Popen(
-        [sys.executable, "-c", program],
-        env=os.environ
-        | {"NUMBA_GRAD_CACHE_DIR": str(directory), "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def output_of(process):
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    return output.split()
 
 
 def wait_until(condition, seconds=60):
@@ -139,7 +122,9 @@ for k in {order}:
     contents = []
     for number, order in enumerate(([7, 8, 9], [9, 8, 7])):
         directory = tmp_path / str(number)
-        output_of(start_process(directory, program.format(source=source_of_kernel(7), order=order)))
+        run_python(
+            program.format(source=source_of_kernel(7), order=order), NUMBA_GRAD_CACHE_DIR=directory
+        ).split()
         contents.append({path.name: path.read_bytes() for path in directory.iterdir()})
     # With what LLVM says of the processor.
     assert len(contents[0]) == 3 + (processor.running_system() is not None)
@@ -321,12 +306,11 @@ except KeyboardInterrupt:
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
 def test_an_interrupt_leaves_a_usable_process_and_ends_the_other_threads(directory):
-    process = start_process(
-        directory, PROGRAM.format(source=source_of_kernel(7).replace("exp", "sin"))
-    )
+    code = PROGRAM.format(source=source_of_kernel(7).replace("exp", "sin"))
+    process = start(code, NUMBA_GRAD_CACHE_DIR=directory)
     wait_until(lambda: directory.exists() and len(list(directory.iterdir())) > 3)
     process.send_signal(signal.SIGINT)
-    interrupted, is_usable, more = output_of(process)
+    interrupted, is_usable, more = output_of(process).split()
     assert (interrupted, is_usable) == ("interrupted", "True")
     # What was under way in two threads, and the new one.
     assert 1 <= int(more) <= 3

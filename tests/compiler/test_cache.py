@@ -1,6 +1,4 @@
 import os
-import subprocess
-import sys
 import time
 import warnings
 
@@ -8,6 +6,7 @@ import pytest
 
 from numba_grad.compiler.building import build, cache, processor
 from numba_grad.config import configure
+from tests.processes import output_of, run_python, start
 
 KEY, OTHER_KEY = "ab" * 32, "cd" * 32
 CODE = b"object code" * 50
@@ -35,21 +34,11 @@ def directory(tmp_path, monkeypatch):
 
 
 def start_process(directory, program=PROGRAM):
-    return subprocess.Popen(
-        [sys.executable, "-c", program],
-        env=os.environ
-        | {"NUMBA_GRAD_CACHE_DIR": str(directory), "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return start(program, NUMBA_GRAD_CACHE_DIR=directory)
 
 
-def output_of(process):
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    assert not errors
-    return output.split()
+def words_of(process):
+    return output_of(process, quietly=True).split()
 
 
 def source_of_kernel(number):
@@ -213,8 +202,8 @@ def test_keys_depend_on_every_part():
 
 
 def test_a_warm_process_compiles_nothing_and_does_not_import_numba(directory):
-    assert output_of(start_process(directory)) == ["3", "0", "True"]
-    assert output_of(start_process(directory)) == ["0", "3", "False"]
+    assert words_of(start_process(directory)) == ["3", "0", "True"]
+    assert words_of(start_process(directory)) == ["0", "3", "False"]
 
 
 @pytest.mark.skipif(processor.running_system() is None, reason="the system has no name")
@@ -241,17 +230,16 @@ def test_a_running_system_has_one_name():
     code = (
         "from numba_grad.compiler.building import processor as p; print(repr(p.running_system()))"
     )
-    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert run.stdout.strip() == repr(processor.running_system())
+    assert run_python(code).strip() == repr(processor.running_system())
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("count", [12, pytest.param(64, marks=pytest.mark.thorough(rare=True))])
 def test_many_warm_processes_start_at_once(directory, count):
-    output_of(start_process(directory))
+    words_of(start_process(directory))
     files = sorted(directory.iterdir())
     for process in [start_process(directory) for _ in range(count)]:
-        assert output_of(process) == ["0", "3", "False"]
+        assert words_of(process) == ["0", "3", "False"]
     assert sorted(directory.iterdir()) == files
 
 
@@ -260,8 +248,8 @@ def test_many_warm_processes_start_at_once(directory, count):
 def test_processes_share_one_cold_directory(directory, count):
     processes = [start_process(directory) for _ in range(count)]
     for process in processes:
-        output_of(process)
+        words_of(process)
     # With what LLVM says of the processor.
     assert len(list(directory.glob("*.object"))) == 3 + (processor.running_system() is not None)
     assert not list(directory.glob("*.temporary"))
-    assert output_of(start_process(directory)) == ["0", "3", "False"]
+    assert words_of(start_process(directory)) == ["0", "3", "False"]

@@ -1,8 +1,5 @@
 """Small graphs run operation by operation, on kernels that all programs share."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +15,7 @@ from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import configure
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import TupleType
+from tests.processes import run_python
 
 
 @pytest.fixture(autouse=True)
@@ -312,16 +310,7 @@ print(value.numpy().tobytes().hex(), gradient.numpy().tobytes().hex())
 
 
 def test_the_bits_are_the_same_cold_and_warm(tmp_path):
-    environment = {"NUMBA_GRAD_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_GRAD_ENGINE": "native"}
+    environment = {"NUMBA_GRAD_CACHE_DIR": tmp_path / "cache", "NUMBA_GRAD_ENGINE": "native"}
     (tmp_path / "cache").mkdir(mode=0o700)
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", BITS],
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for _ in range(2)
-    ]
+    outputs = [run_python(BITS, **environment) for _ in range(2)]
     assert outputs[0] == outputs[1] != ""

@@ -5,9 +5,6 @@ does to kernels.
 """
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +12,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from tests.processes import run_python
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ROOT = Path(__file__).parents[2]
@@ -166,12 +164,5 @@ def test_kernels_are_the_same_in_another_process():
         "spec.loader.exec_module(module)\n"
         "print(json.dumps([module.sources(name) for name in sys.argv[2:]]))\n"
     )
-    process = subprocess.run(
-        [sys.executable, "-c", program, __file__, *names],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(process.stdout) == [sources(name) for name in names]
+    output = run_python(program, __file__, *names, PYTHONHASHSEED=7)
+    assert json.loads(output) == [sources(name) for name in names]

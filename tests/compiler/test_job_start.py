@@ -1,14 +1,11 @@
 """Processes of one job on one machine compile each kernel once."""
 
-import os
 import signal
-import subprocess
-import sys
-import textwrap
 
 import pytest
 
 from numba_grad.compiler.building import job_start
+from tests import processes
 
 pytestmark = pytest.mark.skipif(job_start.fcntl is None, reason="no locks on files here")
 
@@ -29,19 +26,9 @@ print(*keys)
 """
 
 
-def start(code, directory, processes, **variables):
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={
-            **os.environ,
-            "NUMBA_GRAD_CACHE_DIR": str(directory / "cache"),
-            "TMPDIR": str(directory),
-            "PMI_SIZE": str(processes),
-            **variables,
-        },
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def start(code, directory, ranks, **variables):
+    own = {"NUMBA_GRAD_CACHE_DIR": directory / "cache", "TMPDIR": directory}
+    return processes.start(code, **own, PMI_SIZE=ranks, **variables)
 
 
 @pytest.mark.thorough
@@ -76,9 +63,8 @@ def test_a_killed_process_leaves_no_lock(tmp_path):
     waiter = start(waiting, tmp_path, 2)
     assert waiter.stdout is not None and waiter.stdout.readline() == "False\n"
     holder.send_signal(signal.SIGKILL)
-    holder.wait()
+    holder.communicate()
     assert waiter.communicate(timeout=30)[0] == "compiled here\n"
-    holder.stdout.close()
 
 
 def test_who_waits_takes_what_the_other_process_has_written(tmp_path, monkeypatch):

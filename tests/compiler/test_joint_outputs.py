@@ -1,9 +1,5 @@
 """Results of one kernel that are outputs of one program share an allocation, and nothing else."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -11,6 +7,7 @@ from numpy.testing import assert_array_equal
 import numba_grad as ng
 from numba_grad.compiler import plan_cache
 from numba_grad.compiler.partition import joint_outputs
+from tests.processes import run_python
 
 
 def powers(x, square, cube):
@@ -133,10 +130,4 @@ def test_a_plan_from_disk_has_them_joined(tmp_path):
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o700)
     for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, program],
-            env={**os.environ, "NUMBA_GRAD_CACHE_DIR": str(folder)},
-            capture_output=True,
-            text=True,
-        )
-        assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr
+        assert run_python(program, NUMBA_GRAD_CACHE_DIR=folder) == "True\n"

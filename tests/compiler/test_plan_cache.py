@@ -1,7 +1,4 @@
-import os
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,6 +15,7 @@ from numba_grad.graph.node import OPS, argument, leaf
 from numba_grad.graph.types import array_type
 from numba_grad.ops import movement, reductions
 from numba_grad.runtime.plan import Control, ErrorSite, Plan
+from tests.processes import output_of, run_python, start
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -69,24 +67,12 @@ def lowered(monkeypatch):
 
 
 def start_process(directory, *, by_jit=True, engine="native"):
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.replace("BY_JIT", str(by_jit))],
-        env=os.environ
-        | {
-            "NUMBA_GRAD_CACHE_DIR": str(directory),
-            "NUMBA_GRAD_ENGINE": engine,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    code = PROGRAM.replace("BY_JIT", str(by_jit))
+    return start(code, NUMBA_GRAD_CACHE_DIR=directory, NUMBA_GRAD_ENGINE=engine)
 
 
-def output_of(process):
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    assert not errors
+def found_by(process):
+    output = output_of(process, quietly=True)
     bits, compilations, modules, has_numba = output.split("\n")[:4]
     return bits, int(compilations), modules.split(), has_numba == "True"
 
@@ -118,7 +104,7 @@ VECTOR = array_type((20,), F64)
 )
 def test_a_second_process_lowers_nothing_and_has_the_same_bits(directory, by_jit, engine):
     first, second = (
-        output_of(start_process(directory, by_jit=by_jit, engine=engine)) for _ in range(2)
+        found_by(start_process(directory, by_jit=by_jit, engine=engine)) for _ in range(2)
     )
     bits, compilations, modules, _ = first
     assert compilations > 0
@@ -129,9 +115,9 @@ def test_a_second_process_lowers_nothing_and_has_the_same_bits(directory, by_jit
 @pytest.mark.thorough
 def test_two_processes_may_write_the_same_plan(directory):
     processes = [start_process(directory) for _ in range(2)]
-    (first, *_), (second, *_) = map(output_of, processes)
+    (first, *_), (second, *_) = map(found_by, processes)
     assert first == second
-    assert output_of(start_process(directory))[1:] == (0, [], False)
+    assert found_by(start_process(directory))[1:] == (0, [], False)
 
 
 # Within one
@@ -274,8 +260,7 @@ def test_what_waits_is_written_by_whoever_asks_by_itself_or_at_the_end(directory
     while not cache.path_of(left).exists():
         time.sleep(0.01)
     code = "from numba_grad.compiler.building import cache; cache.write_later('ef' * 32, bytes)"
-    environment = os.environ | {"NUMBA_GRAD_CACHE_DIR": str(directory)}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    run_python(code, NUMBA_GRAD_CACHE_DIR=directory)
     assert cache.read("ef" * 32) == b""
 
 

@@ -2,16 +2,13 @@
 processes that never import Numba."""
 
 import math
-import os
-import subprocess
-import sys
-import textwrap
 
 import numba
 import numpy as np
 import pytest
 
 from numba_grad.compiler.building.function_identity import identity_of
+from tests.processes import run_python
 
 TABLE = np.arange(3.0)
 FACTOR = 2.0
@@ -154,19 +151,8 @@ except ValueError as error:
 
 def printed(tmp_path, **parts):
     program = PROGRAM.format(**{"factor": 2.0, "body": "pass", **parts})
-    environment = {
-        **os.environ,
-        "NUMBA_GRAD_CACHE_DIR": str(tmp_path / "cache"),
-        "PYTHONWARNINGS": "error",
-    }
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout.splitlines()
+    cache = tmp_path / "cache"
+    return run_python(program, NUMBA_GRAD_CACHE_DIR=cache, PYTHONWARNINGS="error").splitlines()
 
 
 def test_another_process_needs_no_numba(tmp_path):

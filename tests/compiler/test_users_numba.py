@@ -1,8 +1,5 @@
 """What this library does with Numba, NumPy and Python is seen by nobody else in the process."""
 
-import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -10,18 +7,13 @@ import numba
 import pytest
 
 import numba_grad as ng
-from tests.interleaving import PACKAGE
+from tests.processes import run_python
 
 
 def run(before: str, after: str, tmp_path: Path) -> None:
     """In a new process that finds no compiled kernels."""
     code = textwrap.dedent(before) + USE + textwrap.dedent(after)
-    environment = os.environ | {"NUMBA_GRAD_CACHE_DIR": str(tmp_path / "cache")}
-    environment |= {"PYTHONPATH": str(Path(PACKAGE).parent)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
+    run_python(code, NUMBA_GRAD_CACHE_DIR=tmp_path / "cache")
 
 
 USE = """

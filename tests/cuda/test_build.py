@@ -18,6 +18,7 @@ from numba_grad.errors import KernelError
 from numba_grad.frontend.compiled_functions.lowered import LoweredKernel
 from numba_grad.runtime.cuda.conditional_nodes import CHOICE_SOURCE, DECISION_SOURCE
 from tests.cuda.requirements import needs_compiler
+from tests.processes import output_of, run_python
 
 SOURCE = """\
 @cuda.jit(device=True)
@@ -81,23 +82,14 @@ def test_the_disk_cache_serves_a_process_without_a_compiler():
         "print(kernel.registers, len(kernel.code), build.statistics().compilations, loaded)\n"
     )
     with configure() as config:
-        environment = os.environ | {
-            "NUMBA_GRAD_CACHE_DIR": str(config.cache_directory),
-            "PYTHONPATH": path(),
-        }
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        input=SOURCE,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert run.stdout.split(maxsplit=3) == [
+        directory = config.cache_directory
+    output = run_python(program, given=SOURCE, NUMBA_GRAD_CACHE_DIR=directory)
+    assert output.split(maxsplit=3) == [
         str(kernel.registers),
         str(len(kernel.code)),
         "0",
         "[]\n",
-    ], run.stderr
+    ]
 
 
 def path():
@@ -208,12 +200,6 @@ def start_process(directory, count, *, from_stdin=False):
     return process
 
 
-def output_of(process):
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    return output.split()
-
-
 def wait_until(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
@@ -233,7 +219,7 @@ def is_running(process_id):
 @pytest.mark.thorough
 @needs_compiler
 def test_workers_do_not_run_the_users_program_again(tmp_path):
-    worker, count = output_of(start_process(tmp_path / "cache", 4, from_stdin=True))
+    worker, count = output_of(start_process(tmp_path / "cache", 4, from_stdin=True)).split()
     assert count == "4"
     assert not is_running(int(worker))
 
@@ -249,7 +235,7 @@ def test_no_worker_outlives_what_started_it(tmp_path, ends_by):
     wait_until(lambda: directory.exists() and len(list(directory.iterdir())) > 1)
     if ends_by == "an interrupt":
         process.send_signal(signal.SIGINT)
-        assert output_of(process) == ["interrupted", "1"]
+        assert output_of(process).split() == ["interrupted", "1"]
         assert not is_running(worker)
     else:
         process.kill()
@@ -387,15 +373,9 @@ def test_numba_cuda_compiles_where_numpy_has_no_row_stack():
         "print('.entry kernel' in front_end.compile_to_ptx(sys.stdin.read(), 'sm_90'))\n"
         "print('row_stack' in vars(np), 'row_stack' in asked)\n"
     )
-    environment = os.environ | {"PYTHONPATH": path(), front_end.VARIABLE: "numba-cuda"}
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        input=SOURCE,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert run.stdout.split() == ["True", "False", "False"], run.stderr
+    environment = {front_end.VARIABLE: "numba-cuda"}
+    output = run_python(program, options=("-W", "ignore"), given=SOURCE, **environment)
+    assert output.split() == ["True", "False", "False"]
 
 
 @needs_compiler

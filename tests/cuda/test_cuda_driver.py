@@ -9,7 +9,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from numba_grad.errors import CudaUnavailableError
 from numba_grad.runtime.cuda.driver import CudaDriver
 from tests.cuda.requirements import needs_compiler
+from tests.processes import run_python
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 HAS_BINDINGS = importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bindings")
@@ -284,15 +284,8 @@ def stub(tmp_path_factory):
 
 
 def answers_of(stub, statements):
-    result = subprocess.run(
-        [sys.executable, "-c", PROCESS, stub],
-        input=json.dumps(statements),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    output = run_python(PROCESS, stub, given=json.dumps(statements))
+    return [json.loads(line) for line in output.splitlines()]
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 """Why there is no GPU: one error that says what is missing, and what to do."""
 
 import enum
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +11,7 @@ from numba_grad.frontend import cuda
 from numba_grad.runtime.cuda import diagnosis
 from numba_grad.runtime.cuda.devices import parse_device
 from numba_grad.runtime.cuda.driver import install
+from tests.processes import run_python
 
 
 class CUresult(enum.IntEnum):
@@ -142,4 +141,4 @@ else:
     assert ng.cuda.is_available()
 assert not {"numba", "numba_cuda"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)

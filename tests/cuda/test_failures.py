@@ -1,8 +1,6 @@
 """What is left after a kernel failed, and after a fork."""
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from numba_grad.runtime.cuda import driver as driver_module
 from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.interface import DriverError
 from tests.cuda.host_driver import HostDriver, installed
+from tests.processes import run_python
 
 
 class Kernels(HostDriver):
@@ -166,7 +165,7 @@ if os.fork() == 0:
 _, status = os.wait()
 assert status == 0
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)
 
 
 def test_nothing_is_left_to_do_at_the_end_of_the_process():
@@ -181,10 +180,7 @@ x = arrays.from_host(np.arange(3.0))
 x.owner.use_on(cuda.Stream())
 stream, event = cuda.Stream(), cuda.Event().record()
 """
-    result = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    )
-    assert result.stderr == ""
+    run_python(code, quietly=True)
 
 
 def test_errors_are_those_of_devices():

@@ -21,6 +21,7 @@ from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.imports import from_cuda_array_interface
 from tests.cuda.requirements import needs_compiler
+from tests.processes import run_python
 
 pytestmark = pytest.mark.cuda
 
@@ -276,8 +277,7 @@ for call in (x.to_host, cuda.synchronize, lambda: arrays.zeros((3,), float), cud
         raise AssertionError(call)
 del x
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (run.returncode, run.stderr) == (0, ""), run.stderr
+    run_python(code, quietly=True)
 
 
 def test_a_forked_child_is_told():
@@ -300,8 +300,7 @@ if os.fork() == 0:
 assert os.wait()[1] == 0
 assert x.to_host().sum() == 45
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (run.returncode, run.stderr) == (0, ""), run.stderr
+    run_python(code, quietly=True)
 
 
 SANITIZED = """

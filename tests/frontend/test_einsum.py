@@ -1,8 +1,5 @@
 """`einsum` and the other products: against NumPy, derivatives, torch's gradients, refusals."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +8,7 @@ from hypothesis import strategies as st
 import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.testing import check_gradients
+from tests.processes import run_python
 
 RNG = np.random.default_rng(11)
 X = RNG.standard_normal((3, 4))
@@ -188,7 +186,7 @@ def test_opt_einsum_is_imported_for_more_than_two_factors_only():
         "ng.einsum('ij,jk,kl', np.eye(2), np.eye(2), np.eye(2))\n"
         "assert 'opt_einsum' in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)
 
 
 @pytest.mark.parametrize(

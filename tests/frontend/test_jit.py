@@ -2,8 +2,6 @@
 
 import copy
 import pickle
-import subprocess
-import sys
 import textwrap
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.errors import DTypeError, GradientError, TracingError
 from tests.counting import functions_entered
+from tests.processes import run_python
 
 
 def cube(x):
@@ -204,8 +203,7 @@ SCRIPT = """
 def test_functions_of_a_script_reach_other_processes(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(SCRIPT))
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
-    assert done.stdout == "5.0\ntensor([0., 2., 4.])\nsquares squares\n"
+    assert run_python(path) == "5.0\ntensor([0., 2., 4.])\nsquares squares\n"
 
 
 def test_a_call_stays_short_also_of_what_closes_over_numbers_and_arrays():

@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,6 +13,7 @@ from numba_grad.graph.node import argument
 from numba_grad.graph.types import array_type
 from numba_grad.runtime import buffers
 from numba_grad.runtime.buffers import pool_statistics, release_pool
+from tests.processes import run_python
 
 RNG = np.random.default_rng(11)
 STATE = argument(array_type((100,), np.dtype(np.float64)))
@@ -376,19 +375,8 @@ print("numba" in sys.modules, "numba_grad.compiler.pipeline" in sys.modules)
 @pytest.mark.thorough
 def test_a_second_process_finds_the_plan_on_disk(tmp_path):
     def run():
-        return subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            env=os.environ
-            | {
-                "NUMBA_GRAD_CACHE_DIR": str(tmp_path),
-                "NUMBA_GRAD_ENGINE": "native",
-                "PYTHONPATH": os.pathsep.join(sys.path),
-            },
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        ).stdout.splitlines()
+        environment = {"NUMBA_GRAD_CACHE_DIR": tmp_path, "NUMBA_GRAD_ENGINE": "native"}
+        return run_python(PROGRAM, **environment).splitlines()
 
     tmp_path.chmod(0o700)
     first, second = run(), run()

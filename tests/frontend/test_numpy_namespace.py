@@ -5,8 +5,6 @@ import inspect
 import math
 import pickle
 import re
-import subprocess
-import sys
 import warnings
 from types import ModuleType
 
@@ -21,6 +19,7 @@ from numba_grad.errors import DTypeError, GradientError, TracingError
 from numba_grad.frontend.namespaces import NAMESPACES
 from numba_grad.frontend.numpy_namespace import Ufunc
 from numba_grad.frontend.tensors.numpy_functions import of_function, of_ufunc
+from tests.processes import run_python
 
 PUBLIC = [name for name in dir(numpy) if not name.startswith("_")]
 # NumPy's own functions of arrays that have no counterpart here, and no way to hear of tensors. Of
@@ -89,7 +88,7 @@ import numba_grad.numpy as np
 assert "numba_grad.random" not in sys.modules
 assert numba_grad.numpy is np and numba_grad.linalg is la
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)
 
 
 def test_dir_shows_public_names_only():

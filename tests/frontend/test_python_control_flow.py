@@ -5,8 +5,6 @@ import itertools
 import math
 import pickle
 import re
-import subprocess
-import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.errors import ShapeError, TracingError
 from tests.frontend.python_programs import assert_as_in_python, message, with_control_flow
+from tests.processes import run_python
 
 # Programs, as their authors write them
 
@@ -1165,4 +1164,4 @@ import numba_grad as ng
 ng.jit(lambda x: x + 1)(1.0)
 assert not [name for name in sys.modules if "python_control_flow" in name]
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)

@@ -3,8 +3,6 @@
 Values in each dtype, derivatives of each primitive to second order, batching: tests/ops.
 """
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +15,7 @@ import numba_grad as ng
 from numba_grad import special
 from numba_grad.errors import DTypeError, GradientError
 from numba_grad.testing import check_gradients
+from tests.processes import run_python
 
 INF, NAN = np.inf, np.nan
 RNG = np.random.default_rng(0)
@@ -560,9 +559,5 @@ print("scipy" in sys.modules, "numba" in sys.modules)
 @pytest.mark.thorough
 def test_a_warm_start_imports_scipy_only_for_its_own_functions_and_numba_never():
     """The second process finds what the first one compiled, the calls of SciPy among it."""
-    command = [sys.executable, "-c", IMPORTS]
-    results = [
-        subprocess.run(command, capture_output=True, text=True, check=False) for _ in range(2)
-    ]
-    assert [result.stderr for result in results] == ["", ""]
-    assert results[1].stdout.split() == ["False", "True", "False"]
+    _, second = [run_python(IMPORTS, quietly=True) for _ in range(2)]
+    assert second.split() == ["False", "True", "False"]

@@ -2,9 +2,6 @@
 
 import inspect
 import math
-import os
-import subprocess
-import sys
 
 import numba
 import numpy as np
@@ -13,6 +10,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
+from tests.processes import output_of, start
 
 RNG = np.random.default_rng(15)
 X, Y = RNG.uniform(-1, 1, 6), RNG.uniform(-1, 1, 6)
@@ -245,16 +243,11 @@ def _started(folder):
     """A process that runs the script, with a cache in a folder."""
     script = folder / "script.py"
     script.write_text(_SCRIPT)
-    env = os.environ | {"NUMBA_GRAD_CACHE_DIR": str(folder / "cache")}
-    return subprocess.Popen(
-        [sys.executable, str(script)], env=env, stdout=subprocess.PIPE, text=True
-    )
+    return start(script, NUMBA_GRAD_CACHE_DIR=folder / "cache")
 
 
 def _printed(process):
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0
-    return output.rpartition(" ")
+    return output_of(process).rpartition(" ")
 
 
 @pytest.mark.thorough

@@ -2,9 +2,7 @@
 
 import os
 import signal
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 from pathlib import Path
@@ -28,6 +26,7 @@ from numba_grad.runtime.native_engine import (
 )
 from numba_grad.runtime.plan import SERIAL, ErrorSite, Plan, PlanBuilder, Tasks
 from numba_grad.runtime.threads import get_num_threads, set_num_threads
+from tests import processes
 
 FLOAT = np.dtype(float)
 
@@ -402,11 +401,4 @@ def run_python(code: str, *options: str) -> str:
     """The output of a fresh process, which must end well within a minute."""
     here = str(Path(__file__).resolve().parent)
     options = options or ("-W", "ignore::DeprecationWarning")
-    process = subprocess.run(
-        [sys.executable, *options, "-c", textwrap.dedent(code), here],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert process.returncode == 0, process.stderr
-    return process.stdout
+    return processes.run_python(code, here, options=options, seconds=60)

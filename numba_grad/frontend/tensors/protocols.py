@@ -106,7 +106,7 @@ def _into(out: Any, result: Any) -> Node:
 
 
 # They compute in the dtype of `out`, where that is given and no other one, if it takes theirs.
-_SUM_UP = frozenset(
+_SUM_UP: frozenset[Function] = frozenset(
     [np.sum, np.prod, np.cumsum, np.cumprod, np.nansum, np.nanprod, np.nancumsum, np.nancumprod]
 )
 
