@@ -25,9 +25,9 @@ from numba_grad.errors import PerformanceWarning, TracingError, explain
 from numba_grad.fresh_thread import imported, on_fresh_stack
 from numba_grad.frontend.compiled_functions.specialization import Specialization, host_value
 from numba_grad.frontend.compiled_functions.state_between_calls import (
-    CarriedState,
-    Place,
+    PlaceOfState,
     StandIns,
+    StateBetweenCalls,
     forget_tensors_of,
 )
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
@@ -202,7 +202,7 @@ class Jitted:
         self._making = LocksByKey()
         # The signature that Python has run again last; None once that was said.
         self._rerun: Hashable | None = ()
-        self._places_of_state: list[Place] = []
+        self._places_of_state: list[PlaceOfState] = []
         self._keeping = new_lock()
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
@@ -436,7 +436,7 @@ class Jitted:
         # Compiled in the same pause: a collection in between would look at every node.
         return without_collection(work)
 
-    def _note_rerun(self, key: Hashable, state: CarriedState) -> None:
+    def _note_rerun(self, key: Hashable, state: StateBetweenCalls) -> None:
         """Say once that calls take long, and why. The first one may make what later ones find."""
         if self._rerun == key:
             warnings.warn(
@@ -539,7 +539,7 @@ class Jitted:
             current.trace = outer
             if not is_done:
                 forget_tensors_of(around, first)
-        state = CarriedState(around, stand_ins, tensors, first)
+        state = StateBetweenCalls(around, stand_ins, tensors, first)
         contents = NewContents.of(tree, tensors)
         if contents is not None:
             outputs += [x._node for x in contents.computed]
@@ -589,7 +589,7 @@ class Jitted:
             scope.said,
         )
 
-    def _forget_tensors_of(self, arguments: set[Node], state: CarriedState) -> None:
+    def _forget_tensors_of(self, arguments: set[Node], state: StateBetweenCalls) -> None:
         """Tensors of functions that were traced inside, with these arguments, have no value for
         calls to carry on.
 

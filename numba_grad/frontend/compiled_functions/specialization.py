@@ -25,7 +25,7 @@ from numba_grad.compiler.programs import compile_program
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import config
 from numba_grad.errors import DeviceError, InternalError, explain
-from numba_grad.frontend.compiled_functions.state_between_calls import CarriedState
+from numba_grad.frontend.compiled_functions.state_between_calls import StateBetweenCalls
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, own_array, plain
 from numba_grad.frontend.inputs.changed_arguments import NewContents
@@ -76,7 +76,7 @@ class Specialization:
     changed: list[int]  # numbers of these arguments, and after all arguments of:
     assigned: list[Any]  # tensors that the function closes over, and changes in place
     contents: NewContents | None  # of containers among the arguments
-    state: CarriedState  # what else it changes
+    state: StateBetweenCalls  # what else it changes
     structure: trees.Structure
     captured: list[Tensor]  # tensors that the function closes over, read at each call
     captured_nodes: list[Node]  # what they were while tracing

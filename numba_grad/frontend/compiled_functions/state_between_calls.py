@@ -1,6 +1,6 @@
 """What a jitted function changes besides its arguments: attributes, variables, items of lists.
 
-    CarriedState   what a trace has changed of the surroundings
+    StateBetweenCalls   what a trace has changed of the surroundings
     StandIns       tensors in the places of arrays and numbers, during a trace
 
 Python makes these changes when it runs the function, so a compiled function whose results depend on
@@ -34,7 +34,7 @@ from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.walk import toposort
 
 
-class Place(NamedTuple):
+class PlaceOfState(NamedTuple):
     """A variable, an attribute, or an item of a list or dict."""
 
     thing: Any  # that it is in
@@ -68,8 +68,8 @@ class Place(NamedTuple):
 class StandIns:
     """Tensors in the places of arrays and numbers, while it lasts."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        self._held: dict[int, tuple[Place, Tensor, Any]] = {}  # by the `id` of the tensor
+    def __init__(self, places: Sequence[PlaceOfState]) -> None:
+        self._held: dict[int, tuple[PlaceOfState, Tensor, Any]] = {}  # by the `id` of the tensor
         for place in places:
             held = place.held
             if type(held) in _KINDS and np.asarray(held).dtype.kind in "biufc":
@@ -88,7 +88,7 @@ class StandIns:
         """What `held` stands for, or itself."""
         return self._held[id(held)][2] if id(held) in self._held else held
 
-    def place_of(self, tensor: Tensor) -> Place:
+    def place_of(self, tensor: Tensor) -> PlaceOfState:
         return self._held[id(tensor)][0]
 
     def leave(self) -> None:
@@ -118,8 +118,8 @@ class Change(NamedTuple):
     after: Any
 
     @property
-    def place(self) -> Place:
-        return Place(self.reached.thing, self.key)
+    def place(self) -> PlaceOfState:
+        return PlaceOfState(self.reached.thing, self.key)
 
     @property
     def name(self) -> str:
@@ -168,7 +168,7 @@ def _is_equal(old: Any, new: Any) -> bool:
     return isinstance(old, PLAIN) and is_same(new, old)
 
 
-class CarriedState:
+class StateBetweenCalls:
     """What the trace of a function has changed of its surroundings, but for records: `changes`;
     with the tensors there that calls compute, `tensors`."""
 
@@ -265,7 +265,7 @@ class CarriedState:
         return found
 
     @property
-    def places_of_values(self) -> list[Place]:
+    def places_of_values(self) -> list[PlaceOfState]:
         """Where arrays and numbers are that have changed: stand-ins for these may help."""
         changed = [x for x in self.changes if isinstance(x.after, (Tensor, *_KINDS))]
         return [
@@ -310,7 +310,7 @@ class CarriedState:
 class _Held:
     """The tensor that is somewhere, at each look."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: PlaceOfState) -> None:
         self._place = place
 
     @property

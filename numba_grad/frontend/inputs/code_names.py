@@ -28,7 +28,7 @@ _WRITES = frozenset(
 )
 UNASSIGNED = object()  # what a variable without a value holds, and a key that is not there
 
-Place = tuple[str, str, tuple[str, ...]]  # "global", "cell" or "local", name, attributes
+NamedPlace = tuple[str, str, tuple[str, ...]]  # "global", "cell" or "local", name, attributes
 
 
 class Named(NamedTuple):
@@ -38,7 +38,7 @@ class Named(NamedTuple):
     (`log.append(x)`, `log[k] = x`) is a record of its own.
     """
 
-    places: tuple[Place, ...]  # all of what is loaded
+    places: tuple[NamedPlace, ...]  # all of what is loaded
     # Of variables that functions share, and of attributes of anything:
     read: frozenset[str]
     appended: frozenset[str]  # `x.append(y)`
@@ -76,13 +76,13 @@ class Named(NamedTuple):
 @functools.lru_cache(maxsize=1024)
 def named_in(code: types.CodeType) -> Named:
     """What this code names, and what is defined in it."""
-    places: dict[Place, None] = {}
+    places: dict[NamedPlace, None] = {}
     # `getattr(x, "rate")`, too.
     read = {x for x in _texts_in(code.co_consts) if x.isidentifier()}
     appended: set[str] = set()
     updated: set[str] = set()
     instructions = [x for x in dis.get_instructions(code) if x.opname not in _NOTHING]
-    place: Place | None = None
+    place: NamedPlace | None = None
     for k, instruction in enumerate(instructions):
         given = instruction.argval
         # From Python 3.13 on one instruction may be about two; attributes are of the last one.
