@@ -733,3 +733,16 @@ def test_a_tensor_without_a_value_still_says_where_it_comes_from():
     ng.jit(f)(np.ones(3))
     with pytest.raises(TracingError, match=r"(?s)used outside.* f, the .*in place"):
         s.u.numpy()
+
+
+def test_a_number_may_become_an_array():
+    s = Thing(total=0.0)
+
+    def f(x):
+        s.total += x
+        return 2 * s.total
+
+    jitted = ng.jit(f)
+    for k in (1.0, 2.0, 3.0):
+        np.testing.assert_array_equal(jitted(np.ones(2)), [2 * k, 2 * k])
+    assert type(s.total) is np.ndarray

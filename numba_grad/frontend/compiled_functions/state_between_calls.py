@@ -106,7 +106,8 @@ def _like(held: Any, node: Node) -> Any:
     if isinstance(held, Tensor) or node.value is None or node.requires_grad:
         return handle_like(held, node)
     value = np.asarray(node.value)
-    return value.item() if type(held) in (int, float) else value[()]
+    is_number = type(held) in (int, float) and value.ndim == 0
+    return value.item() if is_number else value[()]
 
 
 class Change(NamedTuple):
