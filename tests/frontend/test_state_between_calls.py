@@ -746,3 +746,46 @@ def test_a_number_may_become_an_array():
     for k in (1.0, 2.0, 3.0):
         np.testing.assert_array_equal(jitted(np.ones(2)), [2 * k, 2 * k])
     assert type(s.total) is np.ndarray
+
+
+def test_arrays_that_change_in_place_are_still_the_same_arrays():
+    s = Thing(u=np.zeros(4), t=0.0)
+    u = s.u
+
+    def f(x):
+        s.u[1:] += x * s.u.shape[0]
+        s.t = s.t + 1.0
+        np.add(s.u, s.t, out=s.u)
+        return s.u * 2
+
+    expected = np.zeros(4)
+    jitted = ng.jit(f)
+    s.u = ng.tensor(s.u)  # which an assignment by tensors needs
+    for k, x in enumerate(INPUTS):
+        expected[1:] += x * 4
+        expected += k + 1
+        np.testing.assert_allclose(jitted(x), 2 * expected)
+        np.testing.assert_allclose(s.u, expected)
+    assert u[0] == 0.0
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_sums_in_arrays_that_are_state(is_replaced):
+    s = Thing(total=None)
+
+    def f(x):
+        s.total = x * 0.0 if s.total is None else s.total
+        s.total += x
+        if is_replaced:
+            s.total = s.total * 2.0
+        return s.total.sum()
+
+    jitted, total, former = ng.jit(f), np.zeros(3), None
+    for x in INPUTS:
+        total = (total + x) * (2.0 if is_replaced else 1.0)
+        np.testing.assert_allclose(jitted(x), total.sum())
+        np.testing.assert_allclose(s.total, total)
+        assert type(s.total) is np.ndarray
+        if former is not None:
+            assert (s.total is former) is not is_replaced
+        former = s.total

@@ -334,7 +334,9 @@ class Jitted:
     def _change(
         self, dynamic: "_Arguments", specialization: Specialization, after: Sequence[Any]
     ) -> None:
-        leaves = [*dynamic.leaves, *specialization.assigned]
+        assigned = specialization.assigned
+        now = [x.held if isinstance(x, PlaceOfState) else x for x in assigned]
+        leaves = [*dynamic.leaves, *now]
         changed, contents, state = (
             specialization.changed,
             specialization.contents,
@@ -475,8 +477,8 @@ class Jitted:
                         self._direct.pop(direct, None)
 
     def _trace(self, dynamic: "_Arguments", wants_grad: list[bool]) -> Specialization:
-        guard = guard_of(self._f, dynamic.static)
         stand_ins = StandIns(self._places_of_state)
+        guard = guard_of(self._f, dynamic.static)
         around = Surroundings.of(self._f, dynamic.static)
         try:
             found = self._traced(dynamic, wants_grad, guard, around, stand_ins)
@@ -490,10 +492,11 @@ class Jitted:
             stand_ins.leave()
         if found is None:
             self._places_of_state = []
+            guard = guard_of(self._f, dynamic.static)
             around = Surroundings.of(self._f, dynamic.static)
             return self._traced(dynamic, wants_grad, guard, around, StandIns([]))
         if found.state.is_rerun:
-            self._places_of_state = [] if stand_ins else found.state.places_of_values
+            self._places_of_state = found.state.places_of_values
         return found
 
     def _traced(
@@ -568,6 +571,10 @@ class Jitted:
         # A change that the state knows nothing of has the function traced again.
         guard = guard.without_own_changes() if state.has_changed else guard
         now = state.tensors_read_at_calls(asked, assigned)
+        assigned = [stand_ins.assigned_to(x) for x in assigned]
+        if stand_ins:
+            stand_ins.leave()
+            guard = guard.without_own_changes()
         return Specialization(
             self.__name__,
             arguments,

@@ -91,6 +91,14 @@ class StandIns:
     def place_of(self, tensor: Tensor) -> PlaceOfState:
         return self._held[id(tensor)][0]
 
+    def assigned_to(self, tensor: Any) -> Any:
+        """What an assignment in place is to, where the trace has made it to this tensor: a place,
+        for what will be there at a call, if this is the stand-in that is there still."""
+        if id(tensor) not in self._held:
+            return tensor
+        place, _, held = self._held[id(tensor)]
+        return place if place.held is tensor else held
+
     def leave(self) -> None:
         """Have the arrays and numbers in their places again, where nothing else is now."""
         for place, tensor, held in self._held.values():
@@ -189,7 +197,13 @@ class StateBetweenCalls:
         self.has_changed = bool(self.changes or stand_ins)  # records included
         if self.changes:
             named = _names_that_run(around)
-            self.changes = [x for x in self.changes if not x.is_record(named)]
+            is_state = [not x.is_record(named) for x in self.changes]
+            # Where calls carry something on, counts come along for nothing.
+            self.changes = [
+                x
+                for x, is_read in zip(self.changes, is_state, strict=True)
+                if is_read or (any(is_state) and type(stand_ins.original(x.before)) is int)
+            ]
         self.tensors = self._tensors_in_changes(first_serial)
         self.is_replayed = False  # calls make the changes themselves
         self._is_first = True  # nothing was given yet
@@ -269,11 +283,13 @@ class StateBetweenCalls:
     def places_of_values(self) -> list[PlaceOfState]:
         """Where arrays and numbers are that have changed: stand-ins for these may help."""
         changed = [x for x in self.changes if isinstance(x.after, (Tensor, *_KINDS))]
-        return [
+        found = [
             x.place
             for x in changed
             if x.key is not UNASSIGNED or isinstance(x.place.thing, types.CellType | GlobalVariable)
         ]
+        known = [self._stand_ins.place_of(x) for x in self._stand_ins.tensors]
+        return list({(id(x.thing), x.key): x for x in (*found, *known)}.values())
 
     def _times_held(self, tensor: Tensor) -> int:
         times = 0
@@ -299,7 +315,7 @@ class StateBetweenCalls:
                 change.place.put(leaves[number])
             elif isinstance(change.after, Tensor):
                 node = computed.get(id(change.after), change.after._node)
-                if not is_first or type(before) in _KINDS or not (as_tensors or before is None):
+                if not (is_first and as_tensors) or type(before) in _KINDS:
                     change.place.put(_like(before, node))
 
     def undo(self) -> None:
