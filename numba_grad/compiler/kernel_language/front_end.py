@@ -201,7 +201,8 @@ def _module_of(
         return code_generation.Written(
             code_generation.module_of(str(module), name),
             is_loop_nest=not intrinsics.may_overlap(module),
-            stores_neighbours=not is_joined
+            stores_neighbours=not is_plain
+            and not is_joined
             and intrinsics.stores_neighbours(module, counts=not hands_on),
             hands_on=hands_on,
             is_plain=is_plain,

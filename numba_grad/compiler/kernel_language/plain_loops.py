@@ -57,9 +57,9 @@ def plain_element(
     """
     if not _OTHER_KINDS.isdisjoint(kinds):
         return None
-    loops = vector_loops_of(definition)
+    loops = [PlainLoop(node) for node in vector_loops_of(definition)]
     # Numbers that say where a row is may be of another type.
-    inside = {name for loop in loops for node in loop.body for name in _all_names(node)}
+    inside = {name for loop in loops for uses in loop.uses for name in uses.names}
     outer = inside.intersection(names)
     functions = _FUNCTIONS.intersection(outer)
     if not (_PLAIN_NAMES | functions).issuperset(outer):
@@ -79,8 +79,7 @@ def plain_element(
     conditions = {name for name, given in dtypes.items() if given == "bool_"}
     if functions and dtype in _INTEGERS:
         return None
-    for node in loops:
-        loop = PlainLoop(node)
+    for loop in loops:
         if not loop.is_plain(moves_only=dtype in _INTEGERS):
             return None
         # Vectors of elements that are no neighbours are twice the code.
@@ -134,11 +133,36 @@ def _leaves(statement: ast.stmt, in_memory: Collection[str]) -> bool:
     return False
 
 
+class _Uses:
+    """What a statement names, and which elements: seen in one walk."""
+
+    def __init__(self, statement: ast.stmt) -> None:
+        self.names: set[str] = set()
+        self.subscripts: list[ast.Subscript] = []
+        value = getattr(statement, "value", None)
+        if value is not None:
+            self._look_at(value)
+        self.names_in_value = frozenset(self.names)
+        for part in _parts(statement):
+            if part is not value:
+                self._look_at(part)
+
+    def _look_at(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Name):
+            self.names.add(node.id)
+            return
+        if isinstance(node, ast.Subscript):
+            self.subscripts.append(node)
+        for part in _parts(node):
+            self._look_at(part)
+
+
 class PlainLoop:
     """An innermost loop, as its text says."""
 
     def __init__(self, node: ast.For) -> None:
         self.node = node
+        self.uses = [_Uses(statement) for statement in node.body]
         self.variable = getattr(node.target, "id", "")
         self.varying = {self.variable}  # names of what differs from pass to pass
         self._known: dict[ast.AST, bool] = {}
@@ -157,11 +181,14 @@ class PlainLoop:
                         self.varying.add(name)
                 case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name))]):
                     self.stored.add(name)
-        for statement in node.body:
-            for x in _subscripts(statement):
-                place = self.place_of(x.slice)
-                if place is not None and place.stride is not None:
-                    self.strided.add((key_of(x.value), key_of(x.slice)))
+        for x in self.subscripts:
+            place = self.place_of(x.slice)
+            if place is not None and place.stride is not None:
+                self.strided.add((key_of(x.value), key_of(x.slice)))
+
+    @property
+    def subscripts(self) -> Iterator[ast.Subscript]:
+        return (x for uses in self.uses for x in uses.subscripts)
 
     def varies(self, node: ast.AST) -> bool:
         found = self._known.get(node)
@@ -178,7 +205,7 @@ class PlainLoop:
         if not isinstance(self.node.iter, ast.Call) or len(self.node.iter.args) > 2:
             return False  # not every element in its turn
         assigned: set[str] = set()
-        stored: dict[str, object] = {}
+        stored: dict[object, object] = {}  # where, by the name of the buffer
         for statement in self.node.body:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -199,16 +226,15 @@ class PlainLoop:
                     stored[name] = key_of(where)
                 case _:
                     return False
-        if any(self.reads_sum(statement) for statement in self.node.body):
+        if self.sums and any(map(self.reads_sum, self.node.body, self.uses)):
             return False
         # Elements that are no neighbours come one by one: of a copy vectors would be slower.
         if len(self.strided) > self.operations:
             return False
-        return bool(stored or self.sums) and all(
-            stored.get(getattr(x.value, "id", ""), key_of(x.slice)) == key_of(x.slice)
-            for statement in self.node.body
-            for x in _subscripts(statement)
-        )
+        if not stored and not self.sums:
+            return False
+        of_stored = [x for x in self.subscripts if key_of(x.value) in stored]
+        return all(stored[key_of(x.value)] == key_of(x.slice) for x in of_stored)
 
     @property
     def operations(self) -> int:
@@ -228,24 +254,18 @@ class PlainLoop:
             for x in getattr(statement, "targets", ())
             if isinstance(x, ast.Subscript) and isinstance(x.value, ast.Name)
         }
-        return any(
-            not stored.isdisjoint(_names(statement.value))
-            for statement in self.node.body
-            if isinstance(statement, ast.Assign)
-        )
+        return any(not stored.isdisjoint(uses.names_in_value) for uses in self.uses)
 
     @property
     def calls_functions(self) -> bool:
         """Of which single elements take long."""
-        return any(
-            not _LONG_FUNCTIONS.isdisjoint(_names(statement.value))
-            for statement in self.node.body
-            if isinstance(statement, ast.Assign)
-        )
+        return any(not _LONG_FUNCTIONS.isdisjoint(uses.names_in_value) for uses in self.uses)
 
-    def reads_sum(self, statement: ast.stmt) -> bool:
+    def reads_sum(self, statement: ast.stmt, uses: _Uses) -> bool:
         assert isinstance(statement, ast.Assign)
-        return not set(self.sums).isdisjoint(_names(summand_of(statement) or statement))
+        summand = summand_of(statement)
+        names = uses.names if summand is None else _names(summand)
+        return not set(self.sums).isdisjoint(names)
 
     def is_arithmetic(self, node: ast.expr) -> bool:
         """Whether a value can be had of vectors, or of scalars where it does not vary."""
@@ -321,21 +341,6 @@ def _names(node: ast.AST) -> Iterator[str]:
         yield node.id
     for part in _parts(node):
         yield from _names(part)
-
-
-def _all_names(node: ast.AST) -> Iterator[str]:
-    """What is read or stored to."""
-    if isinstance(node, ast.Name):
-        yield node.id
-    for part in _parts(node):
-        yield from _all_names(part)
-
-
-def _subscripts(node: ast.AST) -> Iterator[ast.Subscript]:
-    if isinstance(node, ast.Subscript):
-        yield node
-    for part in _parts(node):
-        yield from _subscripts(part)
 
 
 def key_of(node: ast.expr) -> object:

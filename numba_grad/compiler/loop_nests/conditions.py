@@ -8,35 +8,49 @@ from numba_grad.compiler.loop_nests.loop_cuts import Interval
 from numba_grad.compiler.loop_nests.value_numbering import BOOL, INT64, Values
 
 
-def holds(
-    values: Values, index: Index, low: int, high: int, *, is_of_index: bool = False
-) -> bool | str:
-    """Whether `low <= index < high`: known for the whole piece, or the name of a bool value.
+def holds(values: Values, index: Index, low: int, high: int) -> bool | str:
+    """Whether `low <= index < high`: known for the whole piece, or the name of a bool value."""
+    known = _known(values, index, low, high, is_of_index=False)
+    if known is not None:
+        return known
+    solved = _solved(values, index, low, high)
+    if solved is not None:
+        name, a, b = solved
+        return _between(values, variable(name), values.bound(name, a), values.bound(name, b))
+    low_word = values.word(("low", index, low), "b", low) if low else "0"
+    return _between(values, index, low_word, values.word(("high", index, high), "b", high))
 
-    `is_of_index`: it chooses between indices, not values.
-    """
+
+def _known(values: Values, index: Index, low: int, high: int, *, is_of_index: bool) -> bool | None:
+    """Whether `low <= index < high`, if that is the same for the whole piece. A survey notes what
+    it depends on, and `is_of_index`, whether it chooses between indices."""
     if index.is_constant:
         return low <= index.constant < high
     if values.survey is not None:
         # Also where the answer is known: it would not be for the longer range of a merged loop.
         values.survey.irregular.update(name for name, _ in index.terms)
+    solved = _solved(values, index, low, high)
+    if solved is None:
+        return None
+    name, a, b = solved
+    known = values.known[name]
+    if all(a <= start and stop <= b for start, stop in known):
+        return True
+    if all(b <= start or stop <= a for start, stop in known):
+        return False
+    if values.survey is not None:
+        values.survey.conditions.append(Interval(name, a, b, is_of_index))
+    return None
+
+
+def _solved(values: Values, index: Index, low: int, high: int) -> tuple[str, int, int] | None:
+    """`low <= index < high` as `a <= v < b`, if the index is a loop's variable and a number."""
     name, factor = index.terms[0]
-    if len(index.terms) == 1 and name in values.known and abs(factor.value) == 1:
-        # low <= f * v + c < high, solved for v.
-        if factor.value == 1:
-            a, b = low - index.constant, high - index.constant
-        else:
-            a, b = index.constant - high + 1, index.constant - low + 1
-        known = values.known[name]
-        if all(a <= start and stop <= b for start, stop in known):
-            return True
-        if all(b <= start or stop <= a for start, stop in known):
-            return False
-        if values.survey is not None:
-            values.survey.conditions.append(Interval(name, a, b, is_of_index))
-        return _between(values, variable(name), values.bound(name, a), values.bound(name, b))
-    low_word = values.word(("low", index, low), "b", low) if low else "0"
-    return _between(values, index, low_word, values.word(("high", index, high), "b", high))
+    if len(index.terms) > 1 or name not in values.known or abs(factor.value) != 1:
+        return None
+    if factor.value == 1:
+        return name, low - index.constant, high - index.constant
+    return name, index.constant - high + 1, index.constant - low + 1
 
 
 def _between(values: Values, index: Index, low: str, high: str) -> str:
@@ -68,15 +82,17 @@ def rotated(values: Values, index: Index, cut: int, size: int, is_literal: bool)
     """`(index + cut) % size`, where `index` is an index of as many elements."""
     ahead = index.shifted(cut, is_literal)
     behind = index.shifted(cut - size, is_literal)
-    here = holds(values, ahead, 0, size, is_of_index=True)
+    is_ahead = _known(values, ahead, 0, size, is_of_index=True)
     if values.survey is not None:
         # Of another rotation, the loop is cut at the bounds of both.
-        holds(values, behind, 0, size, is_of_index=True)
+        _known(values, behind, 0, size, is_of_index=True)
         return ahead
-    if isinstance(here, bool):
-        return ahead if here else behind
-    chosen = values.select(here, values.index_value(ahead), values.index_value(behind), INT64)
-    return variable(chosen)
+    if is_ahead is not None:
+        return ahead if is_ahead else behind
+    value, limit = values.index_value(ahead), values.index_value(constant_index(size, is_literal))
+    values.operations += 1
+    condition = values.apply("{i} < {n}", BOOL, i=value, n=limit)
+    return variable(values.select(condition, value, values.index_value(behind), INT64))
 
 
 def region(
