@@ -308,7 +308,9 @@ def _of_called_as_written(frame: FrameType) -> str:
         return f"a loop in place of {code.co_name}, which calls itself"
     line = f"{Path(code.co_filename).name}, line {frame.f_lineno}"
     by = next(x.co_name for x in rewritten if not x.co_name.startswith(OF_REWRITTEN))
-    return f"@ng.jit(control_flow=True) on {code.co_name} ({line}), as on {by}, which calls it"
+    has_self = code.co_argcount and code.co_varnames[0] == "self"
+    how = "control_flow=True, static_argnums=0" if has_self else "control_flow=True"
+    return f"@ng.jit({how}) on {code.co_name} ({line}), as on {by}, which calls it"
 
 
 def _callers(frame: FrameType) -> Iterator[CodeType]:
