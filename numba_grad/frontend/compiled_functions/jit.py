@@ -126,12 +126,13 @@ def jit(
     `self.layers[0].rate`, `model = self.model; model.rate`), whose names are in its code. The same
     goes for functions and methods that `f` calls, and operators of objects, but for those of
     installed packages. Of all this, the nearest 1,024 things are looked at, each of which takes
-    some 15 ns, and lists and dicts of up to 512 items, of numbers alone 8,192. Not seen: what NumPy
-    itself computes of a larger array (`(2 * array).sum()`): pass it as an argument, or make a
-    tensor of the array. What `f` appends to, or gives another name or attribute, is its own record:
-    a tensor there has no value afterwards, and later calls go on from what was there before the
-    first (`self.u[...] = v` in place of `self.u = v` is done at each call). An array
-    that changes in place and is small is better an argument, too: tracing takes milliseconds.
+    some 15 ns, and lists and dicts of up to 512 items, of numbers alone 8,192. What NumPy itself
+    computes of an array (`(2 * array).sum()`) is seen to change where no tensor meets the array,
+    and it has up to 64 KiB: pass others as arguments, or make tensors of them. What `f` appends
+    to, or gives another name or attribute, is its own record: a tensor there has no value
+    afterwards, and later calls go on from what was there before the first (`self.u[...] = v` in
+    place of `self.u = v` is done at each call). An array that changes in place and is small is
+    better an argument, too: tracing takes milliseconds.
 
     A jitted function is pickled by its name, as functions are, or with the function it is made of.
 
@@ -467,7 +468,7 @@ class Jitted:
             captured,
             [met[node] for node in constants if node in met],
             [node for node in constants if node not in met],
-            trace.check(guard.without_own_changes().holds),
+            trace.check(guard.after_tracing(trace.owners_met()).holds),
             reached,
             count,
             limits_on(arguments, reached),

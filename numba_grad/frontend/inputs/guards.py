@@ -22,8 +22,8 @@ import os
 import re
 import sys
 import types
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import ChainMap, UserDict, UserList, deque
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,9 +31,11 @@ import numpy as np
 
 from numba_grad.autograd.function import Function
 from numba_grad.autograd.tensor_class import is_tensor
+from numba_grad.frontend.inputs.tracing import owner_of
 
 MOST_CONDITIONS = 1024  # 15 us; most functions have less than ten
 MOST_BYTES = 1024  # of an array that is compared by content: 0.1 us
+_MOST_BYTES_UNREAD = 65536  # of one that only NumPy computes with, as in `x * array.mean()`: 5 us
 _FEW_ITEMS = 32  # of a list or dict: each is compared by itself
 _MOST_ITEMS = 512
 _MOST_NUMBERS = 8192  # of a list of nothing else, which is compared at once: 20 ns each
@@ -71,22 +73,29 @@ class Guard:
         self._names = names
         self.holds = _compiled([c.text for c in conditions], names)
 
-    def without_own_changes(self) -> "Guard":
-        """After tracing: without those contents that tracing itself has changed, as a list of calls
-        that the function keeps."""
-        if self.holds is None or self.holds():
-            return self
+    def after_tracing(self, owners_read: Container[int]) -> "Guard":
+        """Without the contents of large arrays that are read at each call, of whose owners these
+        are the ids, and without those that tracing itself has changed, as a list of calls that the
+        function keeps."""
         kept = [
             c
             for c in self._conditions
-            if not c.is_content or _compiled([c.text], self._names)()  # type: ignore[misc]
+            if c.array is None or id(owner_of(c.array)) not in owners_read
         ]
-        return Guard(kept, self._names)
+        holds = _compiled([c.text for c in kept], self._names)
+        if holds is not None and not holds():
+            kept = [
+                c
+                for c in kept
+                if not c.is_content or _compiled([c.text], self._names)()  # type: ignore[misc]
+            ]
+        return self if len(kept) == len(self._conditions) else Guard(kept, self._names)
 
 
 class _Condition(NamedTuple):
     text: str
     is_content: bool  # of something that is still the same object
+    array: np.ndarray | None = None  # whose content it is, if that is large
 
 
 def _compiled(conditions: list[str], names: dict[str, Any]) -> Callable[[], bool] | None:
@@ -162,6 +171,7 @@ class _Named(NamedTuple):
     stored_attributes: frozenset[str]  # of what is not known: `x.count += 1`
     attributes: frozenset[str]  # that it may read of anything
     reads_any: bool  # attribute, by a name that is not in its text
+    modules: frozenset[str]  # that it imports
 
 
 @functools.lru_cache(maxsize=1024)
@@ -171,11 +181,12 @@ def _named_in(code: types.CodeType) -> _Named:
     stored: set[_Place] = set()
     stored_attributes: set[str] = set()
     attributes = {x for x in _texts_in(code.co_consts) if x.isidentifier()}
+    modules: set[str] = set()
     reads_any = not _READ_ANY.isdisjoint(code.co_names)
     place: _Place | None = None
     for instruction in dis.get_instructions(code):
         name = instruction.opname
-        if name in ("LOAD_ATTR", "LOAD_METHOD") or "SUPER" in name:
+        if name in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM") or "SUPER" in name:
             attributes.add(instruction.argval)
             if place is not None:
                 place = (place[0], place[1], (*place[2], instruction.argval))
@@ -196,6 +207,8 @@ def _named_in(code: types.CodeType) -> _Named:
             # From Python 3.13 on one instruction may be about two; attributes are of the last one.
             given = instruction.argval
             place = ("local", given if isinstance(given, str) else given[-1], ())
+        elif name == "IMPORT_NAME":
+            modules.add(instruction.argval)
         elif name in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             stored.add(("global", instruction.argval, ()))
         elif name == "STORE_DEREF":
@@ -209,12 +222,14 @@ def _named_in(code: types.CodeType) -> _Named:
             stored_attributes |= inner.stored_attributes
             attributes |= inner.attributes
             reads_any |= inner.reads_any
+            modules |= inner.modules
     return _Named(
         tuple(places),
         frozenset(stored),
         frozenset(stored_attributes),
         frozenset(attributes),
         reads_any,
+        frozenset(modules),
     )
 
 
@@ -275,9 +290,11 @@ class _Survey:
         self.names[name] = value
         return name
 
-    def _require(self, text: str, is_content: bool = False) -> None:
+    def _require(
+        self, text: str, is_content: bool = False, array: np.ndarray | None = None
+    ) -> None:
         if not self._is_full():
-            self.conditions.append(_Condition(text, is_content))
+            self.conditions.append(_Condition(text, is_content, array))
 
     # Functions
 
@@ -327,8 +344,9 @@ class _Survey:
             # Only what it was made with: the function that a decorator was given.
             for cell in cells.values():
                 value = _contents_of(cell)
-                if callable(value):
-                    self.follow(value)
+                for made_with in value.values() if isinstance(value, dict) else (value,):
+                    if callable(made_with):
+                        self.follow(made_with)
             return
         own = self._name(function)
         self._require(f"{own}.__code__ is {self._name(code)}")
@@ -343,6 +361,10 @@ class _Survey:
             self._seen = 0  # the objects have more to say now
         if receiver is not _MISSING:
             self._find(receiver)
+        for name in named.modules:
+            module = sys.modules.get(name)
+            if module is not None and not _is_module_of_library(module):
+                self._find(module)
         first = code.co_varnames[0] if receiver is not _MISSING and code.co_argcount else None
         for place in named.places:
             if self._is_full():
@@ -414,8 +436,11 @@ class _Survey:
         if _runs_code(value):
             return
         is_class = isinstance(value, type)
+        is_made_by_library = _is_class_of_library(type(value))
         if not is_class:
             for name, text, found in _own_attributes(value):
+                if is_made_by_library and isinstance(found, types.FunctionType | types.MethodType):
+                    self.follow(found)  # as `numpy.vectorize` has one
                 if not self._is_read(name) or not self._is_new("attribute", id(value), name):
                     continue
                 # What the function itself changes in it while it is traced is its own record.
@@ -450,7 +475,7 @@ class _Survey:
     def _as_contents(self, place: str, value: Any) -> None:
         before = len(self.conditions)
         self._value(place, value)
-        self.conditions[before:] = [_Condition(c.text, True) for c in self.conditions[before:]]
+        self.conditions[before:] = [c._replace(is_content=True) for c in self.conditions[before:]]
 
     def _value(self, place: str, value: Any) -> None:
         """Require that `value` stays at `place`, and as it is."""
@@ -473,10 +498,16 @@ class _Survey:
         if isinstance(value, np.ndarray):
             if not value.dtype.hasobject:
                 self._array(name, value)
+            elif value.dtype == object:
+                self._items(f"{name}.flat", value.flat)
         elif isinstance(value, tuple | list | dict | deque):
             self._items(name, value)
             if type(value) not in (tuple, list, dict, deque):
                 self._find(value)
+        elif isinstance(value, UserDict | UserList | ChainMap):
+            held = "maps" if isinstance(value, ChainMap) else "data"
+            self._contents(f"{name}.{held}", getattr(value, held))
+            self._find(value)
         elif isinstance(value, set | frozenset):
             if len(value) <= _MOST_NUMBERS and all(map(_is_plain, value)):
                 self._require(f"{name} == {self._name(frozenset(value))}", is_content=True)
@@ -488,8 +519,10 @@ class _Survey:
 
     def _array(self, name: str, array: np.ndarray) -> None:
         self._require(f"{name}.shape == {array.shape!r}", is_content=True)
-        if array.nbytes <= MOST_BYTES:
-            self._require(f"{name}.tobytes() == {self._name(array.tobytes())}", is_content=True)
+        if array.nbytes <= _MOST_BYTES_UNREAD:
+            large = array if array.nbytes > MOST_BYTES else None
+            same = f"{name}.tobytes() == {self._name(array.tobytes())}"
+            self._require(same, is_content=True, array=large)
 
     def _items(self, name: str, container: Any) -> None:
         if len(container) <= _FEW_ITEMS:
