@@ -239,8 +239,11 @@ def instead_of_array(line: Line) -> str:
         if isinstance(array, np.ndarray):
             size = str(array.shape[0] if array.ndim == 1 else array.shape)
             is_zero = not np.any(array)
-    made = f"{name} = np.zeros({size}, like=x), or ng.zeros({size}), where {name} is made; or "
-    return f"{new}{made if is_zero else ''}{name} = ng.tensor({name}) before this line"
+    zeros = f"{name} = np.zeros({size}, like=x), or ng.zeros({size})"
+    copied = f"{name} = ng.tensor({name}) before this line"
+    if is_zero:
+        return f"{new}{zeros}, where {name} is made; or {copied}"
+    return f"{new}{copied}; or, where it is made in order to be filled, {zeros}"
 
 
 def _instead_of_call(line: Line, call: ast.Call) -> str:
