@@ -3,6 +3,7 @@
 Each row is code, the error, and texts that its message has: what went wrong, and what to type.
 """
 
+import bisect
 import itertools
 import linecache
 import math
@@ -54,6 +55,16 @@ IN_A_TRANSFORM = [
         GradientError,
         "L = np.zeros((2, 2), like=x)",
         "L = ng.tensor(L)",
+    ),
+    (
+        "ng.jit(lambda x: bisect.bisect_left([1.0, 2.0], x[0]))(x)",
+        TracingError,
+        "np.searchsorted(x, y) in place of bisect.bisect_left(...)",
+    ),
+    (
+        "b = np.eye(3)\nb[0] = x",
+        GradientError,
+        "try: b = ng.tensor(b) before this line; or, where it is made in order to be filled, b = ",
     ),
     ("b = np.zeros(3)\nb.fill(x[0])", GradientError, "b = np.zeros(3, like=x)"),
     ("b = np.eye(3)\nnp.fill_diagonal(b, x)", GradientError, "b = ng.tensor(b)"),
@@ -209,7 +220,7 @@ def run(code):
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     x = ng.tensor([1.0, 2.0, 3.0], requires_grad=True)
     names = {"np": np, "ng": ng, "math": math, "pickle": pickle, "x": x, "foreign": Foreign()}
-    names["scipy"] = scipy
+    names |= {"scipy": scipy, "bisect": bisect}
     try:
         exec(compile(code, name, "exec"), names)
     finally:

@@ -245,6 +245,35 @@ def test_attributes_count_however_their_objects_are_reached(reaching):
     _agree_after(reaching(springs), change)
 
 
+def test_what_numpy_computes_of_large_arrays_that_no_tensor_meets_counts():
+    data, both = np.ones(3000), np.ones(3000)
+    objects = np.array([Spring(1.0, 2.0), Spring(3.0, 4.0)], dtype=object)
+    _agree_after(lambda x: x * data.mean(), _set(data, 1, 7.0))
+    _agree_after(lambda x: x * 2 if data[1] > 3 else x, _set(data, 1, 0.0))
+    _agree_after(
+        lambda x: sum(s.force(x) for s in objects), lambda: setattr(objects[1], "length", 0)
+    )
+    assert _agree_after(lambda x: (x[0] * both).sum(), _set(both, 1, 7.0)) == 1
+
+
+def test_what_functions_of_libraries_were_made_with_counts():
+    limits = {"low": 1.5}
+    springs = collections.ChainMap({}, {"first": Spring(1.0, 2.0)})
+    clipped = np.vectorize(lambda value: value if value > limits["low"] else 0.0)
+
+    @functools.singledispatch
+    def force(of, x):
+        return x
+
+    @force.register
+    def _(of: Spring, x):
+        return of.force(x) * limits["low"]
+
+    _agree_after(lambda x: x * clipped(np.arange(3.0)), _set(limits, "low", 0.5))
+    _agree_after(lambda x: force(springs["first"], x), _set(limits, "low", 2.0))
+    _agree_after(lambda x: force(springs["first"], x), _set(springs, "first", Spring(5.0, 6.0)))
+
+
 def test_attributes_of_static_arguments_count():
     spring = Spring(2.0, 0.5)
     for f in (

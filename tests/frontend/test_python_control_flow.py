@@ -867,7 +867,49 @@ def test_generators_that_python_chooses_from():
         assert_as_in_python(f, (np.array(x), 0.25), (np.array(x), -4.0))
 
 
+class Interval:
+    def __init__(self, low, high):
+        self.is_turned = low > high
+        if self.is_turned:
+            low, high = high, low
+        self.low, self.high = low, high
+
+    @property
+    def nearest(self):
+        return -self.high if self.high < 0 else self.low
+
+
+class WideInterval(Interval):
+    def __init__(self, middle, *, width=1.0):
+        super().__init__(middle - width, middle + width)
+        high = self.high
+        while high < 3.0:
+            high = high * 1.5
+        self.high = high
+
+
+def test_objects_that_are_made_there_are_looked_into():
+    def f(x, width):
+        first, second = Interval(x, 1.0), WideInterval(x, width=width)
+        assert type(second) is WideInterval
+        return first.low * 2 + first.high + second.high / (second.low + 10.0)
+
+    for x, width in ((0.5, 0.1), (2.0, 1.5), (0.1, 4.0)):
+        assert_as_in_python(f, (x, width))
+
+
 # Errors
+
+
+def test_a_property_that_decides_on_a_value_is_named():
+    def f(x):
+        return Interval(x, 1.0).nearest
+
+    assert "@ng.jit(control_flow=True, static_argnums=0) on nearest" in message(f, 0.5)
+    decided = property(ng.jit(Interval.nearest.fget, control_flow=True, static_argnums=0))
+    made = type("Decided", (Interval,), {"nearest": decided})
+    for x in (0.5, -2.0):
+        assert_as_in_python(lambda x: made(x, -1.0).nearest, (x,))
 
 
 def test_a_loop_of_which_no_step_changes_anything():

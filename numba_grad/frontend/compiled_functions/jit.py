@@ -136,10 +136,10 @@ def jit(
     `self.layers[0].rate`, `model = self.model; model.rate`), whose names are in its code. The same
     goes for functions and methods that `f` calls, and operators of objects, but for those of
     installed packages. Of all this, the nearest 1,024 things are looked at, each of which takes
-    some 15 ns, and lists and dicts of up to 512 items, of numbers alone 8,192. Not seen: what NumPy
-    itself computes of a larger array (`(2 * array).sum()`): pass it as an argument, or make a
-    tensor of the array. An array
-    that changes in place and is small is better an argument, too: tracing takes milliseconds.
+    some 15 ns, and lists and dicts of up to 512 items, of numbers alone 8,192. What NumPy itself
+    computes of an array (`(2 * array).sum()`) is seen to change where no tensor meets the array,
+    and it has up to 64 KiB: pass others as arguments, or make tensors of them. An array that
+    changes in place and is small is better an argument, too: tracing takes milliseconds.
 
     What `f` itself changes of all that, and goes on from, changes at each call: attributes,
     variables, items of lists and dicts (`self.u = self.u + v`, `self.t += 1`, `p[k] = p[k] - g`).
@@ -588,7 +588,7 @@ class Jitted:
             captured,
             [met[node] for node in constants if node in met],
             [node for node in constants if node not in met],
-            trace.check(guard.holds),
+            trace.check(guard.without_arrays(trace.owners_met()).holds),
             reached,
             count,
             limits_on(arguments, reached),

@@ -38,13 +38,16 @@ _SYMBOLS = [symbol for _, symbol in getattr(opcode, "_nb_ops", ())]  # of BINARY
 _SEQUENCES = (ast.List, ast.Tuple, ast.ListComp)
 _FILLING = ("fill", "fill_diagonal", "put")
 _ARRAY_MAKERS = (np.array, np.asarray, np.asanyarray, np.ascontiguousarray)
-_OF_TRUTH = {  # builtins that compare
+_OF_TRUTH = {  # functions of Python's, not written in it, that compare
     "min": "np.minimum(x, y), or x.min(),",
     "max": "np.maximum(x, y), or x.max(),",
     "any": "np.any(x)",
     "all": "np.all(x)",
     "sorted": "np.sort(x)",
+    "bisect_left": "np.searchsorted(x, y)",
+    "bisect_right": "np.searchsorted(x, y, side='right')",
 }
+_OF_PYTHON = ("builtins", "_bisect")
 _COUNTERPARTS = {  # of functions of `math` that NumPy has under another name, or SciPy has
     "fabs": "np.abs(x)",
     "pow": "x ** y",
@@ -229,16 +232,18 @@ def instead_of_array(line: Line) -> str:
         target = target.args[0] if is_function and target.args else owner
     while isinstance(target, ast.Subscript):
         target = target.value
-    name, size = "b", "n"
+    name, size, is_zero = "b", "n", True
     if isinstance(target, ast.Name | ast.Attribute):
         name = ast.unparse(target)
         array = line.evaluated(target)
         if isinstance(array, np.ndarray):
             size = str(array.shape[0] if array.ndim == 1 else array.shape)
-    return (
-        f"{new}{name} = np.zeros({size}, like=x), or ng.zeros({size}), where {name} is made; or "
-        f"{name} = ng.tensor({name}) before this line"
-    )
+            is_zero = not np.any(array)
+    zeros = f"{name} = np.zeros({size}, like=x), or ng.zeros({size})"
+    copied = f"{name} = ng.tensor({name}) before this line"
+    if is_zero:
+        return f"{new}{zeros}, where {name} is made; or {copied}"
+    return f"{new}{copied}; or, where it is made in order to be filled, {zeros}"
 
 
 def _instead_of_call(line: Line, call: ast.Call) -> str:
@@ -286,7 +291,7 @@ def instead_of_truth() -> str:
     if not isinstance(expression, ast.Call):
         return _of_called_as_written(line.frame)
     called, name = line.evaluated(expression.func), ast.unparse(expression.func)
-    if not isinstance(called, BuiltinFunctionType) or called.__module__ != "builtins":
+    if not isinstance(called, BuiltinFunctionType) or called.__module__ not in _OF_PYTHON:
         return ""
     other = _OF_TRUTH.get(called.__name__)
     return f"{other} in place of {name}(...)" if other else ""
@@ -308,7 +313,9 @@ def _of_called_as_written(frame: FrameType) -> str:
         return f"a loop in place of {code.co_name}, which calls itself"
     line = f"{Path(code.co_filename).name}, line {frame.f_lineno}"
     by = next(x.co_name for x in rewritten if not x.co_name.startswith(OF_REWRITTEN))
-    return f"@ng.jit(control_flow=True) on {code.co_name} ({line}), as on {by}, which calls it"
+    has_self = code.co_argcount and code.co_varnames[0] == "self"
+    how = "control_flow=True, static_argnums=0" if has_self else "control_flow=True"
+    return f"@ng.jit({how}) on {code.co_name} ({line}), as on {by}, which calls it"
 
 
 def _callers(frame: FrameType) -> Iterator[CodeType]:

@@ -44,6 +44,7 @@ class Named(NamedTuple):
     appended: frozenset[str]  # `x.append(y)`
     updated: frozenset[str]  # `x += y`
     names: frozenset[str]  # of all globals and attributes, loaded or stored
+    modules: frozenset[str]  # that it imports
     reads_any: bool  # attributes by names that are computed
 
     def is_read(self, name: str, held: Any) -> bool:
@@ -69,6 +70,7 @@ class Named(NamedTuple):
             frozenset().union(*(x.appended for x in all_)),
             frozenset().union(*(x.updated for x in all_)),
             frozenset().union(*(x.names for x in all_)),
+            frozenset().union(*(x.modules for x in all_)),
             any(x.reads_any for x in all_),
         )
 
@@ -114,6 +116,7 @@ def named_in(code: types.CodeType) -> Named:
         frozenset(appended),
         frozenset(updated),
         frozenset(code.co_names),
+        frozenset(x.argval for x in instructions if x.opname == "IMPORT_NAME"),
         not _DYNAMIC.isdisjoint(code.co_names),
     )
     inner = [named_in(x) for x in code.co_consts if isinstance(x, types.CodeType)]
@@ -133,7 +136,7 @@ def _texts_in(constants: Iterable[Any]) -> Iterator[str]:
 
 
 _NOTHING = frozenset({"CACHE", "RESUME", "NOP", "PUSH_NULL", "PRECALL", "EXTENDED_ARG"})
-_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"})
+_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
 # Who names one of these may read any attribute.
 _DYNAMIC = frozenset({"getattr", "vars", "__dict__", "attrgetter", "asdict", "astuple", "deepcopy"})
 

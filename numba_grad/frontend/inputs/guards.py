@@ -17,10 +17,11 @@ these names, and operators. Which object has which is not asked.
 
 import functools
 import operator
+import sys
 import types
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections import ChainMap, UserDict, UserList, deque
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,9 +38,11 @@ from numba_grad.frontend.inputs.code_names import (
     named_in,
     runs_code,
 )
+from numba_grad.frontend.inputs.tracing import owner_of
 
 MOST_CONDITIONS = 1024  # 15 us; most functions have less than ten
 MOST_BYTES = 1024  # of an array that is compared by content: 0.1 us
+_MOST_BYTES_UNREAD = 65536  # of one that only NumPy computes with, as in `x * array.mean()`: 5 us
 _FEW_ITEMS = 32  # of a list or dict: each is compared by itself
 _MOST_ITEMS = 512
 _MOST_NUMBERS = 8192  # of a list of nothing else, which is compared at once: 20 ns each
@@ -60,10 +63,20 @@ class Guard:
 
     __slots__ = ("_conditions", "_names", "holds")
 
-    def __init__(self, conditions: list[str], names: dict[str, Any]) -> None:
+    def __init__(self, conditions: "list[_Condition]", names: dict[str, Any]) -> None:
         self._conditions = conditions
         self._names = names
         self.holds = _compiled(conditions, names)
+
+    def without_arrays(self, owners_read: Container[int]) -> "Guard":
+        """Without the contents of large arrays that are read at each call, of whose owners these
+        are the ids."""
+        kept = [
+            x
+            for x in self._conditions
+            if x.array is None or id(owner_of(x.array)) not in owners_read
+        ]
+        return self if len(kept) == len(self._conditions) else Guard(kept, self._names)
 
     def without_own_changes(self) -> "Guard":
         """After tracing: without what tracing itself has changed."""
@@ -73,10 +86,15 @@ class Guard:
         return Guard(kept, self._names)
 
 
-def _compiled(conditions: list[str], names: dict[str, Any]) -> Callable[[], bool] | None:
+class _Condition(NamedTuple):
+    text: str
+    array: np.ndarray | None = None  # whose content it is, if that is large
+
+
+def _compiled(conditions: list[_Condition], names: dict[str, Any]) -> Callable[[], bool] | None:
     if not conditions:
         return None
-    joined = "\n        and ".join(conditions)
+    joined = "\n        and ".join([x.text for x in conditions])
     source = (
         "def holds():\n    try:\n        return (\n        "
         f"{joined}\n        )\n    except (LookupError, AttributeError, ValueError):\n"
@@ -132,7 +150,7 @@ class _Survey:
     """Goes from a function to what it names, nearest first."""
 
     def __init__(self) -> None:
-        self.conditions: list[str] = []
+        self.conditions: list[_Condition] = []
         self.names: dict[str, Any] = {"is_same": is_same, "are_same": are_same}
         self._pending: deque[tuple[types.FunctionType, Any]] = deque()
         self._objects: list[Any] = []  # that were found, in whatever way
@@ -173,9 +191,9 @@ class _Survey:
         self.names[name] = value
         return name
 
-    def _require(self, text: str) -> None:
+    def _require(self, text: str, array: np.ndarray | None = None) -> None:
         if not self._is_full():
-            self.conditions.append(text)
+            self.conditions.append(_Condition(text, array))
 
     # Functions
 
@@ -225,8 +243,9 @@ class _Survey:
             # Only what it was made with: the function that a decorator was given.
             for cell in cells.values():
                 value = contents_of(cell)
-                if callable(value):
-                    self.follow(value)
+                for made_with in value.values() if isinstance(value, dict) else (value,):
+                    if callable(made_with):
+                        self.follow(made_with)
             return
         own = self._name(function)
         self._require(f"{own}.__code__ is {self._name(code)}")
@@ -241,6 +260,10 @@ class _Survey:
             self._seen = 0  # the objects have more to say now
         if receiver is not UNASSIGNED:
             self._find(receiver)
+        for name in named.modules:
+            module = sys.modules.get(name)
+            if module is not None and not is_module_of_library(module):
+                self._find(module)
         first = code.co_varnames[0] if receiver is not UNASSIGNED and code.co_argcount else None
         for place in named.places:
             if self._is_full():
@@ -306,8 +329,11 @@ class _Survey:
         if runs_code(value):
             return
         is_class = isinstance(value, type)
+        is_made_by_library = is_class_of_library(type(value))
         if not is_class:
             for name, text, found in _own_attributes(value):
+                if is_made_by_library and isinstance(found, types.FunctionType | types.MethodType):
+                    self.follow(found)  # as `numpy.vectorize` has one
                 if self._is_read(name, found) and self._is_new("attribute", id(value), name):
                     self._value(text.format(self._name(value)), found)
         for cls in value.__mro__ if is_class else type(value).__mro__:
@@ -358,10 +384,16 @@ class _Survey:
         if isinstance(value, np.ndarray):
             if not value.dtype.hasobject:
                 self._array(name, value)
+            elif value.dtype == object:
+                self._items(f"{name}.flat", value.flat)
         elif isinstance(value, tuple | list | dict | deque):
             self._items(name, value)
             if type(value) not in (tuple, list, dict, deque):
                 self._find(value)
+        elif isinstance(value, UserDict | UserList | ChainMap):
+            held = "maps" if isinstance(value, ChainMap) else "data"
+            self._contents(f"{name}.{held}", getattr(value, held))
+            self._find(value)
         elif isinstance(value, set | frozenset):
             if len(value) <= _MOST_NUMBERS and all(map(_is_plain, value)):
                 self._require(f"{name} == {self._name(frozenset(value))}")
@@ -373,8 +405,9 @@ class _Survey:
 
     def _array(self, name: str, array: np.ndarray) -> None:
         self._require(f"{name}.shape == {array.shape!r}")
-        if array.nbytes <= MOST_BYTES:
-            self._require(f"{name}.tobytes() == {self._name(array.tobytes())}")
+        if array.nbytes <= _MOST_BYTES_UNREAD:
+            large = array if array.nbytes > MOST_BYTES else None
+            self._require(f"{name}.tobytes() == {self._name(array.tobytes())}", large)
 
     def _items(self, name: str, container: Any) -> None:
         if len(container) <= _FEW_ITEMS:

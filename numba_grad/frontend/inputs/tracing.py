@@ -82,7 +82,7 @@ class Trace:
 
     def node_of(self, array: np.ndarray) -> Node:
         """The leaf that stands for `array`: the same one, as long as nobody writes to it."""
-        owner = _owner_of(array)
+        owner = owner_of(array)
         key = (id(owner), _address(array), array.shape, array.strides, array.dtype)
         found = self._met.get(key)
         is_written = False
@@ -146,6 +146,10 @@ class Trace:
     def _is_older(self, node: Node) -> bool:
         return node.serial < self._first_serial
 
+    def owners_met(self) -> set[int]:
+        """The ids of the owners of what any operation has read."""
+        return {id(owner) for met in self._of_node.values() if (owner := met.owner()) is not None}
+
     def closed_over(self) -> list[ClosedOver]:
         """The arrays that are still there, as they were, to be read at each call."""
         return [x for x, _ in self._unchanged(decides=False)]
@@ -183,7 +187,7 @@ class Trace:
             array = met.array()
             if array is not None and _same_bytes(array, met.node.value):
                 is_ready = array.flags.c_contiguous and array.dtype == met.node.dtype
-                result.append((ClosedOver(met.node, array, is_ready), _owner_of(array)))
+                result.append((ClosedOver(met.node, array, is_ready), owner_of(array)))
         return result
 
 
@@ -219,7 +223,7 @@ def _all(checks: list[Check]) -> Check:
     return holds
 
 
-def _owner_of(array: np.ndarray) -> np.ndarray:
+def owner_of(array: np.ndarray) -> np.ndarray:
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array

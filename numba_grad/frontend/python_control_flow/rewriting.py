@@ -113,6 +113,8 @@ class _DecisionsOf(Decisions):
         """What is to be called in place of `f`: functions of the same package are rewritten, too,
         and libraries, which nobody has asked to rewrite, are not."""
         own = f
+        if type(f) is type and f.__new__ is object.__new__:
+            return self._maker(f)
         if type(f) is types.MethodType:
             own = f.__func__
         elif type(f) is not types.FunctionType:
@@ -130,6 +132,20 @@ class _DecisionsOf(Decisions):
         if innermost_site() and _is_running(code):
             return f
         return with_control_flow(f)
+
+    def _maker(self, cls: type) -> Any:
+        """What is to be called in place of a class: its `__init__` is a function, too."""
+        written = cls.__init__
+        called = self.callee(written)
+        if called is written:
+            return cls
+
+        def make(*args: Any, **kwargs: Any) -> Any:
+            made = object.__new__(cls)
+            called(made, *args, **kwargs)
+            return made
+
+        return make
 
 
 def _method_called(f: Any) -> Any:
