@@ -176,11 +176,7 @@ def _log_gamma(x: Value) -> Value:
     y = select((x > 0) & ~is_far, x, 2.0)
     # gamma(y) is gamma(2 + u) times the factor, or divided by it where y is below 1.25: one
     # logarithm serves all.
-    u, factor = y - 2.0, y.like(1.0)
-    for k in range(1, 5):
-        is_above = y >= 2.0 + k
-        factor = select(is_above, factor * (y - float(k)), factor)
-        u = select(is_above, y - (2.0 + k), u)
+    u, factor = _above_two(y, 7)
     is_below = y < 1.25
     is_least = y < 0.5
     u = select(is_least, y, select(is_below, y - 1.0, u))
@@ -190,6 +186,16 @@ def _log_gamma(x: Value) -> Value:
     tail = _log_gamma_tail(select(is_far, x, 7.0))
     far = fma(x - 0.5, logarithm - 1.0, tail + (_HALF_LOG_2_PI - 0.5))
     return select(is_far, far, near)
+
+
+def _above_two(y: Value, end: int) -> tuple[Value, Value]:
+    """u from 0 to 1, and a factor, for gamma(y) = factor gamma(2 + u): of y from 2 up to `end`."""
+    u, factor = y - 2.0, y.like(1.0)
+    for k in range(1, end - 2):
+        is_above = y >= 2.0 + k
+        factor = select(is_above, factor * (y - float(k)), factor)
+        u = select(is_above, y - (2.0 + k), u)
+    return u, factor
 
 
 def _log_gamma_tail(x: Value) -> Value:
@@ -239,11 +245,7 @@ def gamma(x: Value) -> Value:
     form = _FORMATS[x.kind]
     is_far = x >= 10.0
     y = select((x > 0) & ~is_far, x, 2.0)
-    u, factor = y - 2.0, y.like(1.0)
-    for k in range(1, 8):
-        is_above = y >= 2.0 + k
-        factor = select(is_above, factor * (y - float(k)), factor)
-        u = select(is_above, y - (2.0 + k), u)
+    u, factor = _above_two(y, 10)
     u = select(y < 1.0, y, select(y < 2.0, y - 1.0, u))
     divisor = select(y < 1.0, fma(y, y, y), select(y < 2.0, y, 1.0))
     value = fma(u, polynomial(u, form.gamma_near), 1.0)

@@ -1,7 +1,7 @@
 """What is generated for a request, from the function's tree. This module imports Numba."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from numba_grad.compiler.numba_functions import (
     tangent,
     tape_bound,
 )
+from numba_grad.compiler.numba_functions.generated import DerivedKernel, Parameter, arguments_of
 from numba_grad.compiler.numba_functions.independent_loops import with_independent_loops
 from numba_grad.compiler.numba_functions.index_set_splitting import with_split_index_sets
 from numba_grad.compiler.numba_functions.lifetimes import with_equal_lifetimes
@@ -23,34 +24,12 @@ from numba_grad.compiler.numba_functions.simplifications import simplified
 from numba_grad.compiler.numba_functions.tape_rooms import with_rooms
 from numba_grad.errors import KernelError, explain
 
-if TYPE_CHECKING:
-    from numba_grad.compiler.numba_functions.generated import DerivedKernel, Parameter
 
-
-def tree(
-    function: Any, parameters: "tuple[Parameter, ...]", *, of_thread: bool = False
-) -> Function:
+def tree(function: Any, parameters: tuple[Parameter, ...], *, of_thread: bool = False) -> Function:
     """The tree of a function for arguments of these types; `of_thread`: of a kernel."""
-    arguments: dict[str, Any] = {}  # types, and lists of them for tuples
-    for p in parameters:
-        if p.part == "imag":
-            continue  # of the parameter before
-        dtype = np.dtype(p.dtype)
-        if p.part:
-            dtype = np.result_type(dtype, np.complex64)
-        kind = type_inference.type_of(dtype, p.rank)
-        if p.is_number:
-            kind = type_inference.number_type(p.dtype)
-        if not p.path:
-            arguments[p.name] = kind
-            continue
-        parts = arguments.setdefault(p.name, [])
-        for place in p.path[:-1]:
-            if place == len(parts):
-                parts.append([])
-            parts = parts[place]
-        parts.append(kind)
-    found = function_tree(function, list(map(type_inference.tuple_type, arguments.values())))
+    whole = [p for p in parameters if p.part != "imag"]  # which is of the parameter before
+    given = arguments_of(whole, list(map(_type_of, whole)))
+    found = function_tree(function, list(map(type_inference.tuple_type, given)))
     assert found.builder is not None
     builder = found.builder.copy()
     body = with_equal_lifetimes(found, builder)
@@ -58,8 +37,17 @@ def tree(
     return replace(found, body=body, builder=builder)
 
 
+def _type_of(parameter: Parameter) -> Any:
+    if parameter.is_number:
+        return type_inference.number_type(parameter.dtype)
+    dtype = np.dtype(parameter.dtype)
+    if parameter.part:
+        dtype = np.result_type(dtype, np.complex64)
+    return type_inference.type_of(dtype, parameter.rank)
+
+
 def derived(
-    function: Function, request: "DerivedKernel"
+    function: Function, request: DerivedKernel
 ) -> tuple[RegionKernel, int, tape_bound.Outline | None]:
     """The kernel for a request, as derivatives leave it; how many of its outputs are results; of an
     adjoint, what it keeps on tapes."""
@@ -90,7 +78,7 @@ def derived(
 
 
 def fields(
-    function: Function, parameters: "tuple[Parameter, ...]", request: "DerivedKernel"
+    function: Function, parameters: tuple[Parameter, ...], request: DerivedKernel
 ) -> dict[str, Any]:
     """The fields of a `Generated`."""
     kernel, count, outline = derived(function, request)

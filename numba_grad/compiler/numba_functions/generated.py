@@ -52,7 +52,31 @@ class Parameter:
         return self.name + "".join(f"[{k}]" for k in self.path)
 
 
+<<<<<<< HEAD
 @immutable
+=======
+def arguments_of(parameters: Sequence[Parameter], parts: Sequence[Any]) -> list[Any]:
+    """The arguments of a call, tuples among them, from something for each parameter."""
+    arguments: dict[str, Any] = {}
+    for p, part in zip(parameters, parts, strict=True):
+        if not p.path:
+            arguments[p.name] = part
+            continue
+        inside = arguments.setdefault(p.name, [])
+        for place in p.path[:-1]:
+            if place == len(inside):
+                inside.append([])
+            inside = inside[place]
+        inside.append(part)
+    return [_as_tuple(x) for x in arguments.values()]
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True, slots=True)
+>>>>>>> cfa46f83fbb2ed7bc6a188ab22f800222ee7bc07
 class DerivedKernel:
     """A kernel of a function for arguments of some types."""
 

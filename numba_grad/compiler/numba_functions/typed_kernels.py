@@ -12,6 +12,7 @@ from numba_grad.compiler.numba_functions.generated import (
     Generated,
     Parameter,
     TypedFunction,
+    arguments_of,
 )
 from numba_grad.compiler.numba_functions.tape_capacity import capacity, places_of
 from numba_grad.compiler.numba_functions.tapes import dtype_of_result, entry_bytes
@@ -133,7 +134,7 @@ class TypedKernel(TypedFunction):
             written = self.generated(DerivedKernel("primal", 0, ())).written
             size = found[written[0]].size
             return max(1, -(-size // _THREADS_OF_BLOCK)), _THREADS_OF_BLOCK
-        return self.launch(*_nested(self.parameters, found))
+        return self.launch(*arguments_of(self.parameters, found))
 
     def _tree_of(self) -> Any:
         from numba_grad.compiler.numba_functions import grid_derivation
@@ -144,26 +145,6 @@ class TypedKernel(TypedFunction):
         from numba_grad.compiler.numba_functions import grid_derivation
 
         return grid_derivation.fields(self._tree, self.parameters, request)
-
-
-def _nested(parameters: Sequence[Parameter], values: Sequence[Any]) -> list[Any]:
-    """The arguments that are made of these parts."""
-    arguments: dict[str, Any] = {}
-    for p, value in zip(parameters, values, strict=True):
-        if not p.path:
-            arguments[p.name] = value
-            continue
-        parts = arguments.setdefault(p.name, [])
-        for place in p.path[:-1]:
-            if place == len(parts):
-                parts.append([])
-            parts = parts[place]
-        parts.append(value)
-    return [_as_tuple(x) for x in arguments.values()]
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
 def _nbytes(made: Generated, lengths: Sequence[int]) -> int:

@@ -33,8 +33,8 @@ def number_type(kind: str) -> types.Type:
 
 
 def tuple_type(parts: Any) -> Any:
-    """Numba's type of a tuple, from a list of the types of its parts; other types are left."""
-    if not isinstance(parts, list):
+    """Numba's type of a tuple, from those of its parts; other types are left."""
+    if not isinstance(parts, tuple):
         return parts
     return types.BaseTuple.from_types(tuple(map(tuple_type, parts)))
 
