@@ -52,9 +52,6 @@ class Parameter:
         return self.name + "".join(f"[{k}]" for k in self.path)
 
 
-<<<<<<< HEAD
-@immutable
-=======
 def arguments_of(parameters: Sequence[Parameter], parts: Sequence[Any]) -> list[Any]:
     """The arguments of a call, tuples among them, from something for each parameter."""
     arguments: dict[str, Any] = {}
@@ -75,8 +72,7 @@ def _as_tuple(value: Any) -> Any:
     return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
-@dataclass(frozen=True, slots=True)
->>>>>>> cfa46f83fbb2ed7bc6a188ab22f800222ee7bc07
+@immutable
 class DerivedKernel:
     """A kernel of a function for arguments of some types."""
 
