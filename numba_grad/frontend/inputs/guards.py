@@ -41,7 +41,7 @@ _MOST_ITEMS = 512
 _MOST_NUMBERS = 8192  # of a list of nothing else, which is compared at once: 20 ns each
 
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic)
-_OWN_PLACE = str(Path(__file__).parents[1]) + os.sep
+_OWN_PLACE = str(Path(__file__).parents[2]) + os.sep
 _STANDARD_LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
 _PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")
 # Of lists, dicts and sets: who calls these keeps books of his own.
@@ -436,18 +436,24 @@ class _Survey:
         if _runs_code(value):
             return
         is_class = isinstance(value, type)
-        is_made_by_library = _is_class_of_library(type(value))
         if not is_class:
-            for name, text, found in _own_attributes(value):
-                if is_made_by_library and isinstance(found, types.FunctionType | types.MethodType):
-                    self.follow(found)  # as `numpy.vectorize` has one
-                if not self._is_read(name) or not self._is_new("attribute", id(value), name):
-                    continue
-                # What the function itself changes in it while it is traced is its own record.
-                self._as_contents(text.format(self._name(value)), found)
+            self._look_through_attributes(value)
         for cls in value.__mro__ if is_class else type(value).__mro__:
             if not _is_class_of_library(cls):
                 self._look_through_class(cls, _MISSING if is_class else value)
+
+    def _look_through_attributes(self, value: Any) -> None:
+        cls = type(value)
+        is_of_library = _is_class_of_library(cls)
+        # Who reads any attribute of something does not mean those of figures and loggers.
+        is_record = not is_of_library or cls.__name__ in ("SimpleNamespace", "Namespace")
+        for name, text, found in _own_attributes(value):
+            if is_of_library and isinstance(found, types.FunctionType | types.MethodType):
+                self.follow(found)  # as `numpy.vectorize` has one
+            is_read = name in self._attributes_read or (self._reads_any and is_record)
+            if is_read and not _is_own(cls) and self._is_new("attribute", id(value), name):
+                # What the function itself changes in it while it is traced is its own record.
+                self._as_contents(text.format(self._name(value)), found)
 
     def _look_through_class(self, cls: type, receiver: Any) -> None:
         for name, found in list(vars(cls).items()):
@@ -455,7 +461,7 @@ class _Survey:
             if is_operator:
                 if isinstance(found, types.FunctionType) and name not in _NOT_OPERATORS:
                     self.follow(found, receiver)
-            elif not self._is_read(name):
+            elif name not in self._attributes_read and not self._reads_any:
                 continue
             elif isinstance(found, _OF_METHODS):
                 self._method(cls, name, found, receiver)
@@ -466,9 +472,6 @@ class _Survey:
                 self._find(found)
             elif self._is_new("attribute", id(cls), name):
                 self._as_contents(f"{self._name(cls)}.{name}", found)
-
-    def _is_read(self, name: str) -> bool:
-        return self._reads_any or name in self._attributes_read
 
     # Values
 
@@ -579,11 +582,17 @@ def _is_class_of_library(cls: type) -> bool:
     return module is not None and _is_module_of_library(module)
 
 
+def _is_own(cls: type) -> bool:
+    return str(cls.__module__).startswith("numba_grad.")
+
+
 def _own_attributes(value: Any) -> Iterator[tuple[str, str, Any]]:
     """Name, text that reads it, and value of each attribute. No code of the user's runs."""
-    for name, found in list(getattr(value, "__dict__", {}).items()):
+    for name, found in list(_dict_of(value).items()):
         yield name, f"{{}}.__dict__[{name!r}]", found
     for cls in type(value).__mro__:
+        if _is_class_of_library(cls):
+            continue
         for name, found in vars(cls).items():
             if isinstance(found, types.MemberDescriptorType):
                 try:
@@ -598,6 +607,13 @@ def _runs_code(value: Any) -> bool:
     return type(cls.__getattribute__) is types.FunctionType and not issubclass(cls, np.ndarray)
 
 
+def _dict_of(value: Any) -> dict[str, Any]:
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+
+
 def _found_attribute(value: Any, name: str) -> Any:
     """What `value.name` is, or the descriptor that gives it. No code of the user's runs."""
     if isinstance(value, types.ModuleType):
@@ -609,7 +625,7 @@ def _found_attribute(value: Any, name: str) -> Any:
         return getattr(value, name, _MISSING)
     if isinstance(of_class, property):
         return of_class
-    own = getattr(value, "__dict__", {}).get(name, _MISSING)
+    own = _dict_of(value).get(name, _MISSING)
     return of_class if own is _MISSING else own
 
 
@@ -624,4 +640,4 @@ def _is_bound(value: Any, name: str, found: Any) -> bool:
     """Whether `value.name` is made of `found` at each look: a method."""
     if isinstance(value, types.ModuleType) or not hasattr(type(found), "__get__"):
         return False
-    return isinstance(value, type) or name not in getattr(value, "__dict__", {})
+    return isinstance(value, type) or name not in _dict_of(value)
