@@ -57,6 +57,18 @@ IN_A_TRANSFORM = [
         "L = ng.tensor(L)",
     ),
     (
+        "p = {'w': np.zeros(3)}\np['w'] -= x",
+        TypeError,
+        "p['w'] = np.zeros(",
+        "p['w'] = ng.tensor(p['w']) before this line",
+    ),
+    (
+        "class P: pass\np = P()\np.w = [np.ones(3)]\np.w[0] -= x",
+        TypeError,
+        "p.w[0] = ng.tensor(p.w[0]) before this line",
+    ),
+    ("ng.jit(lambda x: x * bool(x[0] > 0))(x)", TracingError, "x itself, or x.astype(bool), in"),
+    (
         "ng.jit(lambda x: bisect.bisect_left([1.0, 2.0], x[0]))(x)",
         TracingError,
         "np.searchsorted(x, y) in place of bisect.bisect_left(...)",

@@ -355,18 +355,23 @@ def test_rules_of_a_function_with_a_derivative_of_its_own_count(monkeypatch):
 
 def test_looking_around_runs_no_code_of_the_user():
     class Missing:
+        __slots__ = ()
+
         def __getattr__(self, name):
             raise RuntimeError(name)
+
+    class Bare(Missing):
+        __slots__ = ("rate",)
 
     class Guarded:
         def __getattribute__(self, name):
             raise RuntimeError(name)
 
-    missing, guarded = Missing(), Guarded()
+    missing, guarded, bare = Missing(), Guarded(), Bare()
 
     def f(x):
         if x is None:
-            return missing.rate * guarded.rate
+            return missing.rate * guarded.rate * [bare][0].rate
         return x + 1
 
     np.testing.assert_array_equal(ng.jit(f)(X), X + 1)

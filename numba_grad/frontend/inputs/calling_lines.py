@@ -150,7 +150,8 @@ class Line:
             return None  # the file has changed since it was imported
 
     def evaluated(self, expression: ast.expr) -> Any:
-        """What a name, or a name in a module, stands for; None for anything else."""
+        """What a name, or a name in a module or an object, stands for; None for anything else. No
+        code of the user's runs."""
         if isinstance(expression, ast.Name):
             frame = self.frame
             for names in (frame.f_locals, frame.f_globals, vars(builtins)):
@@ -160,6 +161,10 @@ class Line:
             owner = self.evaluated(expression.value)
             if isinstance(owner, ModuleType):
                 return getattr(owner, expression.attr, None)
+            try:
+                return object.__getattribute__(owner, "__dict__").get(expression.attr)
+            except AttributeError:
+                return None
         return None
 
 
@@ -230,10 +235,12 @@ def instead_of_array(line: Line) -> str:
         owner = target.func.value  # of array.fill(x), and np.fill_diagonal(array, x)
         is_function = isinstance(line.evaluated(owner), ModuleType)
         target = target.args[0] if is_function and target.args else owner
-    while isinstance(target, ast.Subscript):
+    while isinstance(target, ast.Subscript) and not isinstance(
+        line.evaluated(target.value), list | tuple | dict
+    ):
         target = target.value
     name, size, is_zero = "b", "n", True
-    if isinstance(target, ast.Name | ast.Attribute):
+    if isinstance(target, ast.Name | ast.Attribute | ast.Subscript):
         name = ast.unparse(target)
         array = line.evaluated(target)
         if isinstance(array, np.ndarray):
@@ -291,6 +298,8 @@ def instead_of_truth() -> str:
     if not isinstance(expression, ast.Call):
         return _of_called_as_written(line.frame)
     called, name = line.evaluated(expression.func), ast.unparse(expression.func)
+    if called is bool:
+        return f"x itself, or x.astype(bool), in place of {name}(x)"
     if not isinstance(called, BuiltinFunctionType) or called.__module__ not in _OF_PYTHON:
         return ""
     other = _OF_TRUTH.get(called.__name__)
