@@ -208,6 +208,14 @@ def contents_of(cell: types.CellType) -> Any:
         return UNASSIGNED
 
 
+def attributes_in_dict(value: Any) -> dict[str, Any]:
+    """The attributes that are in its `__dict__`, without code of the user's that gives others."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+
+
 def runs_code(value: Any) -> bool:
     """Whether each look at an attribute runs code of the user's, even `isinstance`."""
     cls = type(value)

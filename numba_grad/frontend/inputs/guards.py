@@ -31,6 +31,7 @@ from numba_grad.frontend.inputs.code_names import (
     OWN_PLACE,
     UNASSIGNED,
     Named,
+    attributes_in_dict,
     contents_of,
     is_class_of_library,
     is_module_of_library,
@@ -48,20 +49,6 @@ _MOST_ITEMS = 512
 _MOST_NUMBERS = 8192  # of a list of nothing else, which is compared at once: 20 ns each
 
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic)
-<<<<<<< HEAD
-=======
-_OWN_PLACE = str(Path(__file__).parents[2]) + os.sep
-_STANDARD_LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
-_PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")
-# Of lists, dicts and sets: who calls these keeps books of his own.
-_WRITES = frozenset(
-    {"append", "extend", "insert", "add", "update", "setdefault", "clear", "pop", "remove"}
-)
-# Who says one of these may read any attribute, by a name that is computed.
-_READ_ANY = frozenset(
-    {"getattr", "vars", "__dict__", "attrgetter", "asdict", "astuple", "deepcopy"}
-)
->>>>>>> c52c8967f7d9ee842c0d2bbc9ef13df0c5a65057
 _MAKERS = frozenset({"__new__", "__init__", "__post_init__"})
 # What is not run by operators on what is there, or for Python's own purposes.
 _NOT_OPERATORS = _MAKERS | frozenset(
@@ -343,34 +330,24 @@ class _Survey:
         if runs_code(value):
             return
         is_class = isinstance(value, type)
-<<<<<<< HEAD
-        is_made_by_library = is_class_of_library(type(value))
-        if not is_class:
-            for name, text, found in _own_attributes(value):
-                if is_made_by_library and isinstance(found, types.FunctionType | types.MethodType):
-                    self.follow(found)  # as `numpy.vectorize` has one
-                if self._is_read(name, found) and self._is_new("attribute", id(value), name):
-                    self._value(text.format(self._name(value)), found)
-=======
         if not is_class:
             self._look_through_attributes(value)
->>>>>>> c52c8967f7d9ee842c0d2bbc9ef13df0c5a65057
         for cls in value.__mro__ if is_class else type(value).__mro__:
             if not is_class_of_library(cls):
                 self._look_through_class(cls, UNASSIGNED if is_class else value)
 
     def _look_through_attributes(self, value: Any) -> None:
         cls = type(value)
-        is_of_library = _is_class_of_library(cls)
+        is_of_library = is_class_of_library(cls)
         # Who reads any attribute of something does not mean those of figures and loggers.
         is_record = not is_of_library or cls.__name__ in ("SimpleNamespace", "Namespace")
+        named = self._named if is_record else self._named._replace(reads_any=False)
         for name, text, found in _own_attributes(value):
             if is_of_library and isinstance(found, types.FunctionType | types.MethodType):
                 self.follow(found)  # as `numpy.vectorize` has one
-            is_read = name in self._attributes_read or (self._reads_any and is_record)
-            if is_read and not _is_own(cls) and self._is_new("attribute", id(value), name):
-                # What the function itself changes in it while it is traced is its own record.
-                self._as_contents(text.format(self._name(value)), found)
+            is_read = named.is_attribute_read(name, found) and not _is_own(cls)
+            if is_read and self._is_new("attribute", id(value), name):
+                self._value(text.format(self._name(value)), found)
 
     def _look_through_class(self, cls: type, receiver: Any) -> None:
         for name, found in list(vars(cls).items()):
@@ -378,11 +355,7 @@ class _Survey:
             if is_operator:
                 if isinstance(found, types.FunctionType) and name not in _NOT_OPERATORS:
                     self.follow(found, receiver)
-<<<<<<< HEAD
-            elif not self._is_read(name, found):
-=======
-            elif name not in self._attributes_read and not self._reads_any:
->>>>>>> c52c8967f7d9ee842c0d2bbc9ef13df0c5a65057
+            elif not self._named.is_attribute_read(name, found):
                 continue
             elif isinstance(found, _OF_METHODS):
                 self._method(cls, name, found, receiver)
@@ -394,12 +367,6 @@ class _Survey:
             elif self._is_new("attribute", id(cls), name):
                 self._value(f"{self._name(cls)}.{name}", found)
 
-<<<<<<< HEAD
-    def _is_read(self, name: str, held: Any) -> bool:
-        return self._named.is_attribute_read(name, held)
-
-=======
->>>>>>> c52c8967f7d9ee842c0d2bbc9ef13df0c5a65057
     # Values
 
     def _value(self, place: str, value: Any) -> None:
@@ -481,41 +448,16 @@ def _values_of(container: Any) -> Iterable[Any]:
     return container.values() if isinstance(container, dict) else container
 
 
-<<<<<<< HEAD
-=======
-def _contents_of(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return _MISSING
-
-
-def _is_module_of_library(value: Any) -> bool:
-    if not isinstance(value, types.ModuleType):
-        return False
-    file = vars(value).get("__file__")
-    if file is None:
-        return value.__name__ in sys.builtin_module_names
-    return is_of_library(file)
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_class_of_library(cls: type) -> bool:
-    module = sys.modules.get(cls.__module__)
-    return module is not None and _is_module_of_library(module)
-
-
 def _is_own(cls: type) -> bool:
     return str(cls.__module__).startswith("numba_grad.")
 
 
->>>>>>> c52c8967f7d9ee842c0d2bbc9ef13df0c5a65057
 def _own_attributes(value: Any) -> Iterator[tuple[str, str, Any]]:
     """Name, text that reads it, and value of each attribute. No code of the user's runs."""
-    for name, found in list(_dict_of(value).items()):
+    for name, found in list(attributes_in_dict(value).items()):
         yield name, f"{{}}.__dict__[{name!r}]", found
     for cls in type(value).__mro__:
-        if _is_class_of_library(cls):
+        if is_class_of_library(cls):
             continue
         for name, found in vars(cls).items():
             if isinstance(found, types.MemberDescriptorType):
@@ -525,22 +467,6 @@ def _own_attributes(value: Any) -> Iterator[tuple[str, str, Any]]:
                     continue
 
 
-<<<<<<< HEAD
-=======
-def _runs_code(value: Any) -> bool:
-    """Whether each look at an attribute runs code of the user's, even `isinstance`."""
-    cls = type(value)
-    return type(cls.__getattribute__) is types.FunctionType and not issubclass(cls, np.ndarray)
-
-
-def _dict_of(value: Any) -> dict[str, Any]:
-    try:
-        return object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-
-
->>>>>>> c52c8967f7d9ee842c0d2bbc9ef13df0c5a65057
 def _found_attribute(value: Any, name: str) -> Any:
     """What `value.name` is, or the descriptor that gives it. No code of the user's runs."""
     if isinstance(value, types.ModuleType):
@@ -552,13 +478,8 @@ def _found_attribute(value: Any, name: str) -> Any:
         return getattr(value, name, UNASSIGNED)
     if isinstance(of_class, property):
         return of_class
-<<<<<<< HEAD
-    own = getattr(value, "__dict__", {}).get(name, UNASSIGNED)
+    own = attributes_in_dict(value).get(name, UNASSIGNED)
     return of_class if own is UNASSIGNED else own
-=======
-    own = _dict_of(value).get(name, _MISSING)
-    return of_class if own is _MISSING else own
->>>>>>> c52c8967f7d9ee842c0d2bbc9ef13df0c5a65057
 
 
 def _static_attribute(cls: type, name: str) -> Any:
@@ -572,4 +493,4 @@ def _is_bound(value: Any, name: str, found: Any) -> bool:
     """Whether `value.name` is made of `found` at each look: a method."""
     if isinstance(value, types.ModuleType) or not hasattr(type(found), "__get__"):
         return False
-    return isinstance(value, type) or name not in _dict_of(value)
+    return isinstance(value, type) or name not in attributes_in_dict(value)

@@ -26,6 +26,7 @@ import numpy as np
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.frontend.inputs.code_names import (
     UNASSIGNED,
+    attributes_in_dict,
     contents_of,
     is_class_of_library,
     is_of_library,
@@ -265,7 +266,7 @@ def _inside_of(thing: Any) -> Sequence[tuple[Any, Any]] | None:
         inside = vars(thing).items()
     elif is_class_of_library(thing if isinstance(thing, type) else type(thing)):
         # What libraries keep for themselves; not what they were given.
-        wrapped = _own_attribute(thing, "__dict__", {}).get("__wrapped__")
+        wrapped = attributes_in_dict(thing).get("__wrapped__")
         return None if wrapped is None else [("__wrapped__", wrapped)]
     else:
         inside = _attributes_of(thing).items()
@@ -330,9 +331,9 @@ def _attributes_of(thing: Any) -> dict[str, Any]:
             if k[:2] != "__" or isinstance(v, types.FunctionType)
         }
     names = [x for cls in type(thing).__mro__ for x in getattr(cls, "__slots__", ())]
-    in_slots = {x: _own_attribute(thing, x, UNASSIGNED) for x in names if x[:2] != "__"}
+    in_slots = {x: _in_slot(thing, x) for x in names if x[:2] != "__"}
     in_slots = {k: v for k, v in in_slots.items() if v is not UNASSIGNED}
-    found = in_slots | _own_attribute(thing, "__dict__", {})
+    found = in_slots | attributes_in_dict(thing)
     of_class = type(thing)
     return {
         k: v
@@ -341,9 +342,8 @@ def _attributes_of(thing: Any) -> dict[str, Any]:
     }
 
 
-def _own_attribute(thing: Any, name: str, default: Any) -> Any:
-    """An attribute, without code of the user's that gives others."""
+def _in_slot(thing: Any, name: str) -> Any:
     try:
         return object.__getattribute__(thing, name)
     except AttributeError:
-        return default
+        return UNASSIGNED
