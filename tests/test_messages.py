@@ -67,6 +67,11 @@ IN_A_TRANSFORM = [
         TypeError,
         "p.w[0] = ng.tensor(p.w[0]) before this line",
     ),
+    (
+        "p = np.polynomial.Chebyshev([1.0, 2.0, 3.0])\nng.grad(lambda x: p(x).sum())(x)",
+        GradientError,
+        "np.poly1d(p.convert(kind=Polynomial).coef[::-1])(x) in place of p(x)",
+    ),
     ("ng.jit(lambda x: x * bool(x[0] > 0))(x)", TracingError, "x itself, or x.astype(bool), in"),
     (
         "ng.jit(lambda x: bisect.bisect_left([1.0, 2.0], x[0]))(x)",

@@ -270,6 +270,8 @@ def _instead_of_call(line: Line, call: ast.Call) -> str:
         owner, method = name.rsplit(".", 1)
         function = f"{owner} @ x" if method == "dot" else f"np.{method}({owner}, x)"
         return f"{function} in place of {name}(x): methods of arrays take arrays alone"
+    if _is_polynomial(called):
+        return f"np.poly1d({name}.convert(kind=Polynomial).coef[::-1])(x) in place of {name}(x)"
     if called is range:
         return (
             "ng.fori_loop, or jit(f, control_flow=True), for the loop; static_argnums=... for the "
@@ -280,6 +282,11 @@ def _instead_of_call(line: Line, call: ast.Call) -> str:
     if isinstance(called, type) and issubclass(called, (float, complex, np.generic)):
         return f"x itself in place of {name}(x): NumPy's functions and operators take tensors"
     return ""
+
+
+def _is_polynomial(called: Any) -> bool:
+    # Not imported for it: who has one has imported `numpy.polynomial`.
+    return type(called).__module__.startswith("numpy.polynomial.")
 
 
 def _is_method_of_array(line: Line, called: ast.expr) -> bool:
