@@ -570,7 +570,8 @@ class Jitted:
         met = {x.node: x for x in trace.closed_over()}
         # A change that the state knows nothing of has the function traced again.
         guard = guard.without_own_changes() if state.has_changed else guard
-        now = state.tensors_read_at_calls(asked, assigned)
+        is_assigning = bool(assigned or changed)
+        now = state.tensors_read_at_calls(asked, assigned, is_assigning=is_assigning)
         assigned = [stand_ins.assigned_to(x) for x in assigned]
         if stand_ins:
             stand_ins.leave()

@@ -205,6 +205,8 @@ class StateBetweenCalls:
                 if is_read or (any(is_state) and type(stand_ins.original(x.before)) is int)
             ]
         self.tensors = self._tensors_in_changes(first_serial)
+        self._computed = {id(x) for x in self.tensors}
+        self._moved: dict[int, PlaceOfState] = {}  # by the `id` of a tensor: where calls find it
         self.is_replayed = False  # calls make the changes themselves
         self._is_first = True  # nothing was given yet
 
@@ -254,29 +256,62 @@ class StateBetweenCalls:
             return False
         return True
 
-    def tensors_read_at_calls(self, asked: set[Node], assigned: Sequence[Any]) -> dict[Node, Any]:
+    def tensors_read_at_calls(
+        self, asked: set[Node], assigned: Sequence[Any], *, is_assigning: bool
+    ) -> dict[Node, Any]:
         """What stands for the tensors that were replaced, by node, if calls can go on from those
-        that are there then: `is_replayed`. `asked`: whose values were asked for."""
+        that are there then: `is_replayed`. `asked`: whose values were asked for; `assigned`, and
+        whether these or arguments are: what changes in place."""
         is_asked = any(x._node in asked for x in self._stand_ins.tensors)
         self.is_replayed = not is_asked and all(
             isinstance(x.before, Tensor)
-            and isinstance(x.after, Tensor)
-            and x.before._node.type == x.after._node.type
+            and self._is_known_at_calls(x.after, is_assigning)
             and x.before._node not in asked
             and not any(x.before is y for y in assigned)
-            and self._times_held(x.before) == 1
+            and len(self._places_of(x.before)) == 1
             for x in self.changes
         )
         if not self.is_replayed:
             return {}
         for change in self.changes:
+            if id(change.after) in self._computed or id(change.after) in self._numbers:
+                continue
+            if isinstance(change.after, Tensor):
+                self._moved[id(change.after)] = self._places_of(change.after)[0]
+        for change in self.changes:
             # As this call goes on from it, too.
             change.place.put(self._stand_ins.original(change.before))
         self._is_first = False
-        self._around.reached.clear()  # which keeps what was there
         found = {x.before._node: _Held(x.place) for x in self.changes}
         for tensor in self._stand_ins.tensors:
             found[tensor._node] = _Held(self._stand_ins.place_of(tensor))
+        for change in self.changes:
+            if id(change.after) in self._moved:
+                found[change.after._node] = _Held(self._moved[id(change.after)])
+        self._around.reached.clear()  # which keeps what was there
+        return found
+
+    def _is_known_at_calls(self, after: Any, is_assigning: bool) -> bool:
+        """Whether calls know what is put somewhere: what they compute or are given, numbers and
+        text, and what is in one other place when they begin; there it stays the same thing, so
+        nothing may change in place meanwhile."""
+        if isinstance(after, PLAIN) or id(after) in self._computed or id(after) in self._numbers:
+            return True
+        is_tensor_of_one_place = isinstance(after, Tensor) and len(self._places_of(after)) == 1
+        return is_tensor_of_one_place and not is_assigning
+
+    def _places_of(self, tensor: Tensor) -> list[PlaceOfState]:
+        """Where it was before the trace."""
+        found = []
+        for reached in self._around.reached:
+            before = reached.before
+            if isinstance(before, dict):
+                found += [PlaceOfState(reached.thing, k) for k, x in before.items() if x is tensor]
+            elif isinstance(before, list):
+                items = enumerate(before)
+                found += [PlaceOfState(reached.thing, k) for k, x in items if x is tensor]
+            elif before is tensor:
+                found.append(PlaceOfState(reached.thing, UNASSIGNED))
         return found
 
     @property
@@ -291,32 +326,37 @@ class StateBetweenCalls:
         known = [self._stand_ins.place_of(x) for x in self._stand_ins.tensors]
         return list({(id(x.thing), x.key): x for x in (*found, *known)}.values())
 
-    def _times_held(self, tensor: Tensor) -> int:
-        times = 0
-        for reached in self._around.reached:
-            before = reached.before
-            held = before.values() if isinstance(before, dict) else before
-            held = held if isinstance(before, dict | list) else (before,)
-            times += sum(x is tensor for x in held)
-        return times
-
     def give(self, nodes: Sequence[Node], leaves: Sequence[Any], *, as_tensors: bool) -> None:
         """Have what has changed hold these, the values of `tensors`. `leaves`: the arguments of the
         call; `as_tensors`: whether a tensor is among them."""
         computed = {id(x): node for x, node in zip(self.tensors, nodes, strict=True)}
+        moved = {key: place.held for key, place in self._moved.items()}
         is_first, self._is_first = self._is_first, False
         if is_first:
             for tensor, node in zip(self.tensors, nodes, strict=True):
                 rebind(tensor, node if node.handle is None else OPS["identity"](node))
         for change in self.changes:
-            number = self._numbers.get(id(change.after))
+            key = id(change.after)
             before = self._stand_ins.original(change.before)
-            if number is not None:
-                change.place.put(leaves[number])
-            elif isinstance(change.after, Tensor):
-                node = computed.get(id(change.after), change.after._node)
-                if not (is_first and as_tensors) or type(before) in _KINDS:
-                    change.place.put(_like(before, node))
+            if key in self._numbers:
+                change.place.put(leaves[self._numbers[key]])
+            elif key in moved:
+                change.place.put(moved[key])
+            elif key in computed and (not (is_first and as_tensors) or type(before) in _KINDS):
+                change.place.put(_like(before, computed[key]))
+            elif is_first:
+                self._give_first(change, before)
+            elif isinstance(change.after, PLAIN):
+                change.place.put(change.after)
+
+    def _give_first(self, change: Change, before: Any) -> None:
+        """What the trace has put there without a computation of its own is there already; but for
+        stand-ins, and what was computed of them to decide something."""
+        original = self._stand_ins.original(change.after)
+        if original is not change.after:
+            change.place.put(original)
+        elif isinstance(change.after, Tensor) and type(before) in _KINDS:
+            change.place.put(_like(before, change.after._node))
 
     def undo(self) -> None:
         """Have everything be what it was before the trace."""

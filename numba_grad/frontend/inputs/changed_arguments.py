@@ -35,7 +35,7 @@ def numbers_of_changed(stand_ins: Sequence[Any], given: Sequence[Node]) -> list[
 
 
 def _origin(node: Node) -> Node:
-    while node.op in _SAME_VALUE:
+    while node.op in _SAME_VALUE and node.inputs:  # which go once there is a value
         node = node.inputs[0]
     return node
 

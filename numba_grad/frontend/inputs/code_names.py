@@ -50,9 +50,11 @@ class Named(NamedTuple):
     def is_read(self, name: str, held: Any) -> bool:
         """Whether the variable or attribute of this name, which holds this, is more than a record
         of what was done."""
-        return name in self.read or (
-            name in self.appended and not isinstance(held, list | dict | set | deque)
-        )
+        if name in self.read:
+            return True
+        if name in self.appended and not isinstance(held, list | dict | set | deque):
+            return True
+        return name in self.updated and not isinstance(held, int | float | complex | str)
 
     def is_attribute_read(self, name: str, held: Any) -> bool:
         """The same of an attribute, of anything. A name that is computed may be that of any other
