@@ -59,6 +59,11 @@ def test_rows_at_the_rim_have_no_body_of_their_own():
     kernels = f.lower(np.ones((30, 40))).kernels
     assert any("select" in kernel.source for kernel in kernels)
     assert not any("else:" in kernel.source for kernel in kernels)
+    # What is rotated back is where it was: the state is read once there.
+    [kernel] = (
+        ng.jit(lambda u: u * np.roll(np.roll(u, 1, 0), -1, 0)).lower(np.ones((30, 40))).kernels
+    )
+    assert kernel.source.count(" = x1[") + kernel.source.count(" = x0[") == 1
 
 
 def test_both_ends_of_long_rows_have_one_body():

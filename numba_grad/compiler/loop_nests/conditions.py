@@ -80,6 +80,12 @@ def guarded(values: Values, condition: bool | str, index: Index) -> Index:
 
 def rotated(values: Values, index: Index, cut: int, size: int, is_literal: bool) -> Index:
     """`(index + cut) % size`, where `index` is an index of as many elements."""
+    before = values.rotations.get(index)
+    if before is not None and before[2] == size:
+        # A rotation of a rotation is one, and one back is none: its loads are known.
+        index, cut = before[0], (before[1] + cut) % size
+        if cut == 0:
+            return index
     ahead = index.shifted(cut, is_literal)
     behind = index.shifted(cut - size, is_literal)
     is_ahead = _known(values, ahead, 0, size, is_of_index=True)
@@ -92,7 +98,9 @@ def rotated(values: Values, index: Index, cut: int, size: int, is_literal: bool)
     value, limit = values.index_value(ahead), values.index_value(constant_index(size, is_literal))
     values.operations += 1
     condition = values.apply("{i} < {n}", BOOL, i=value, n=limit)
-    return variable(values.select(condition, value, values.index_value(behind), INT64))
+    chosen = values.select(condition, value, values.index_value(behind), INT64)
+    values.rotations[variable(chosen)] = (index, cut, size)
+    return variable(chosen)
 
 
 def region(

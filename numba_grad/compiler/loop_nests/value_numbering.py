@@ -62,6 +62,8 @@ class Values:
         self.buffers: dict[object, Buffer] = {}
         self.operations = 0
         self.value_count = 0
+        # What an index is a rotation of: that index, by how much, and of how many elements.
+        self.rotations: dict[Index, tuple[Index, int, int]] = {}
 
     # Arguments
 

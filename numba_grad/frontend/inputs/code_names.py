@@ -41,7 +41,7 @@ class Named(NamedTuple):
     places: tuple[NamedPlace, ...]  # all of what is loaded
     # Of variables that functions share, and of attributes of anything:
     read: frozenset[str]
-    appended: frozenset[str]  # `x.append(y)`
+    appended: frozenset[str]  # `x.append(y)`, `x[k] = y`
     updated: frozenset[str]  # `x += y`
     names: frozenset[str]  # of all globals and attributes, loaded or stored
     modules: frozenset[str]  # that it imports
@@ -108,9 +108,9 @@ def named_in(code: types.CodeType) -> Named:
             is_update = _is_update(instructions, k)
         if is_update:
             updated.add(name)
-        elif _is_appended_to(instructions, k):
+        elif _is_appended_to(instructions, k) or _is_item_written(instructions, k):
             appended.add(name)
-        elif not _is_item_written(instructions, k):
+        else:
             read.add(name)
     own = Named(
         tuple(places),
