@@ -96,6 +96,7 @@ class _Condition(NamedTuple):
     text: str
     is_content: bool  # of something that is still the same object
     array: np.ndarray | None = None  # whose content it is, if that is large
+    attribute: tuple[type, str] | None = None  # which it is about, of an object of this class
 
 
 def _compiled(conditions: list[str], names: dict[str, Any]) -> Callable[[], bool] | None:
@@ -119,7 +120,7 @@ def guard_of(f: Callable[..., Any], given: Iterable[Any] = ()) -> Guard:
     for value in given:
         survey.look_at(value)
     survey.go_on()
-    return Guard(survey.conditions, survey.names)
+    return Guard([c for c in survey.conditions if not survey.is_kept(c)], survey.names)
 
 
 def is_same(value: Any, expected: Any) -> bool:
@@ -255,6 +256,7 @@ class _Survey:
         self._seen = 0  # of these, with the attributes known so far
         self._long: deque[tuple[str, Any]] = deque()  # lists and dicts, after all else
         self._attributes_read: set[str] = set()
+        self._records: set[tuple[type, str]] = set()  # that methods keep which may not be called
         self._reads_any = False
         self._known: set[Any] = set()
         self._kept: list[Any] = []  # whose ids are known
@@ -426,6 +428,14 @@ class _Survey:
 
     # Objects
 
+    def is_kept(self, condition: _Condition) -> bool:
+        """Whether it is about a record that a method of the object keeps, as a number of calls.
+        Such a method was found by its name alone, so it need not be one that is called."""
+        if condition.attribute is None:
+            return False
+        cls, name = condition.attribute
+        return any((base, name) in self._records for base in cls.__mro__)
+
     def _find(self, value: Any) -> None:
         if self._is_new("object", id(value)):
             self._kept.append(value)
@@ -453,17 +463,19 @@ class _Survey:
             is_read = name in self._attributes_read or (self._reads_any and is_record)
             if is_read and not _is_own(cls) and self._is_new("attribute", id(value), name):
                 # What the function itself changes in it while it is traced is its own record.
-                self._as_contents(text.format(self._name(value)), found)
+                self._as_contents(text.format(self._name(value)), found, (cls, name))
 
     def _look_through_class(self, cls: type, receiver: Any) -> None:
         for name, found in list(vars(cls).items()):
             is_operator = name.startswith("__") and name.endswith("__")
             if is_operator:
                 if isinstance(found, types.FunctionType) and name not in _NOT_OPERATORS:
+                    self._note_records(cls, name, found)
                     self.follow(found, receiver)
             elif name not in self._attributes_read and not self._reads_any:
                 continue
             elif isinstance(found, _OF_METHODS):
+                self._note_records(cls, name, found)
                 self._method(cls, name, found, receiver)
             elif isinstance(found, types.MemberDescriptorType):
                 continue
@@ -473,12 +485,30 @@ class _Survey:
             elif self._is_new("attribute", id(cls), name):
                 self._as_contents(f"{self._name(cls)}.{name}", found)
 
+    def _note_records(self, cls: type, name: str, method: Any) -> None:
+        code = getattr(method, "__code__", None)
+        if code is None or not code.co_argcount or name.startswith(("__i", "__set")):
+            return
+        named, first = _named_in(code), code.co_varnames[0]
+        self._records |= {(cls, attribute) for attribute in named.stored_attributes}
+        for _, variable, attributes in named.stored:
+            if variable == first and len(attributes) == 1:
+                self._records.add((cls, attributes[0]))
+        for _, variable, attributes in named.places:
+            if variable == first and len(attributes) == 2 and attributes[1] in _WRITES:
+                self._records.add((cls, attributes[0]))
+
     # Values
 
-    def _as_contents(self, place: str, value: Any) -> None:
+    def _as_contents(
+        self, place: str, value: Any, attribute: tuple[type, str] | None = None
+    ) -> None:
         before = len(self.conditions)
         self._value(place, value)
-        self.conditions[before:] = [c._replace(is_content=True) for c in self.conditions[before:]]
+        self.conditions[before:] = [
+            c._replace(is_content=True, attribute=c.attribute or attribute)
+            for c in self.conditions[before:]
+        ]
 
     def _value(self, place: str, value: Any) -> None:
         """Require that `value` stays at `place`, and as it is."""
