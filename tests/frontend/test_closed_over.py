@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import sys
 import threading
 import types
 
@@ -506,6 +507,21 @@ def test_what_is_read_in_modules_counts():
     settings = types.ModuleType("settings")
     settings.rate = 2.0
     _agree_after(lambda x: x * settings.rate * np.pi, lambda: setattr(settings, "rate", 3.0))
+
+
+def test_modules_that_are_imported_inside_count(monkeypatch):
+    settings = types.ModuleType("settings_of_a_test")
+    settings.rate, settings.unread = 2.0, 1
+    monkeypatch.setitem(sys.modules, settings.__name__, settings)
+
+    def f(x):
+        import settings_of_a_test as own
+        from settings_of_a_test import rate
+
+        return x * rate + own.rate
+
+    assert _agree_after(f, lambda: setattr(settings, "rate", 3.0)) == 2
+    assert _agree_after(f, lambda: setattr(settings, "unread", 2)) == 1
 
 
 def test_things_that_disappear_are_noticed(monkeypatch):

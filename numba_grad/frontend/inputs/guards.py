@@ -454,9 +454,12 @@ class _Survey:
 
     def _look_through_attributes(self, value: Any) -> None:
         cls = type(value)
-        is_of_library = _is_class_of_library(cls)
+        is_module = cls is types.ModuleType
+        is_of_library = _is_class_of_library(cls) and not is_module
         # Who reads any attribute of something does not mean those of figures and loggers.
-        is_record = not is_of_library or cls.__name__ in ("SimpleNamespace", "Namespace")
+        is_record = cls.__name__ in ("SimpleNamespace", "Namespace") or not (
+            is_of_library or is_module
+        )
         for name, text, found in _own_attributes(value):
             if is_of_library and isinstance(found, types.FunctionType | types.MethodType):
                 self.follow(found)  # as `numpy.vectorize` has one
@@ -606,9 +609,8 @@ def _is_module_of_library(value: Any) -> bool:
     return is_of_library(file)
 
 
-@functools.lru_cache(maxsize=4096)
 def _is_class_of_library(cls: type) -> bool:
-    module = sys.modules.get(cls.__module__)
+    module = sys.modules.get(str(cls.__module__))
     return module is not None and _is_module_of_library(module)
 
 
