@@ -276,7 +276,8 @@ class _Survey:
 
     def look_at(self, value: Any) -> None:
         """Require that what is in `value` stays as it is."""
-        self._contents(self._name(value), value)
+        if not _runs_code(value):
+            self._contents(self._name(value), value)
 
     def _is_full(self) -> bool:
         return len(self.conditions) >= MOST_CONDITIONS
