@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import sys
 import threading
 import types
 
@@ -293,6 +294,27 @@ def test_what_nobody_reads_of_an_object_does_not_count():
     assert _agree_after(spring.force, *changes) == 1
 
 
+def test_records_that_other_methods_keep_do_not_count():
+    class Counting(Spring):
+        def __init__(self):
+            super().__init__(2.0, 0.5)
+            self.calls, self.results = 0, []
+            self.jitted = ng.jit(lambda x: traced.append(1) or self.force(x))
+
+        def __call__(self, x):
+            self.calls += 1
+            result = self.jitted(x)
+            self.results.append(result)
+            return result
+
+    traced = []
+    counting = Counting()
+    for counting.length in (0.5, 0.5, 1.5, 1.5):
+        np.testing.assert_array_equal(counting(X), counting.force(X))
+    assert counting.calls == 4
+    assert len(traced) == 2
+
+
 def test_long_lists_sets_and_the_order_of_dicts_count():
     numbers, springs = [1.0] * 100, [Spring(1.0, 0.1 * k) for k in range(50)]
     powers, named = {1, 2}, {"a": 1.0, "b": 2.0}
@@ -486,6 +508,21 @@ def test_what_is_read_in_modules_counts():
     settings = types.ModuleType("settings")
     settings.rate = 2.0
     _agree_after(lambda x: x * settings.rate * np.pi, lambda: setattr(settings, "rate", 3.0))
+
+
+def test_modules_that_are_imported_inside_count(monkeypatch):
+    settings = types.ModuleType("settings_of_a_test")
+    settings.rate, settings.unread = 2.0, 1
+    monkeypatch.setitem(sys.modules, settings.__name__, settings)
+
+    def f(x):
+        import settings_of_a_test as own
+        from settings_of_a_test import rate
+
+        return x * rate + own.rate
+
+    assert _agree_after(f, lambda: setattr(settings, "rate", 3.0)) == 2
+    assert _agree_after(f, lambda: setattr(settings, "unread", 2)) == 1
 
 
 def test_things_that_disappear_are_noticed(monkeypatch):

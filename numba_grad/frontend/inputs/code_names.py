@@ -196,9 +196,8 @@ def is_module_of_library(value: Any) -> bool:
     return is_of_library(file)
 
 
-@functools.lru_cache(maxsize=4096)
 def is_class_of_library(cls: type) -> bool:
-    module = sys.modules.get(cls.__module__)
+    module = sys.modules.get(str(cls.__module__))
     return module is not None and is_module_of_library(module)
 
 

@@ -176,7 +176,8 @@ class _Survey:
 
     def look_at(self, value: Any) -> None:
         """Require that what is in `value` stays as it is."""
-        self._contents(self._name(value), value)
+        if not runs_code(value):
+            self._contents(self._name(value), value)
 
     def _is_full(self) -> bool:
         return len(self.conditions) >= MOST_CONDITIONS
@@ -338,9 +339,12 @@ class _Survey:
 
     def _look_through_attributes(self, value: Any) -> None:
         cls = type(value)
-        is_of_library = is_class_of_library(cls)
+        is_module = cls is types.ModuleType
+        is_of_library = is_class_of_library(cls) and not is_module
         # Who reads any attribute of something does not mean those of figures and loggers.
-        is_record = not is_of_library or cls.__name__ in ("SimpleNamespace", "Namespace")
+        is_record = cls.__name__ in ("SimpleNamespace", "Namespace") or not (
+            is_of_library or is_module
+        )
         named = self._named if is_record else self._named._replace(reads_any=False)
         for name, text, found in _own_attributes(value):
             if is_of_library and isinstance(found, types.FunctionType | types.MethodType):
