@@ -6,6 +6,7 @@ compiled together with the forward computation.
 """
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import Any
 
@@ -16,6 +17,10 @@ from numba_grad.graph.node import OPS, Node, SharedParams, record
 from numba_grad.graph.walk import history_of, leading_to
 from numba_grad.ops.control import item, pullback_of, several_results
 from numba_grad.ops.families import placed
+from numba_grad.ops.movement import slice_
+
+# Of an array, that is, parts of it at least so many times smaller: as many become an assembly.
+MANY_PARTS = 16
 
 # The cotangent of a node; of one with several results, a list with None where nothing arrived.
 Cotangent = Any
@@ -69,9 +74,13 @@ def _pull_back(
     follow: Callable[[Node], None] | None = None,
 ) -> dict[Node, Cotangent]:
     """`result` has the seeds, and gets the rest. `follow` is told whose derivative comes next."""
+    many_parts = _read_in_many_parts(order)
+    parts: dict[Node, Node] = {}  # of their cotangents, what comes through such parts
     # The loop runs once per recorded operation, so the common case is written out: 1 us matters
     # here.
     for node in reversed(order):
+        if parts and node in parts:
+            _add(result, node, parts.pop(node))
         g = result.get(node)
         rule = node.op.vjp
         if g is None or rule is None:
@@ -106,11 +115,31 @@ def _pull_back(
                     continue
                 if contribution.type is not x.type:
                     contribution = _of_type(node, k, contribution)
-                previous = result.get(x)
-                result[x] = (
+                so_far = result
+                if x in many_parts and _is_small_part(contribution):
+                    so_far = parts
+                previous = so_far.get(x)
+                so_far[x] = (
                     contribution if previous is None else add_cotangents(previous, contribution)
                 )
+    for x, contribution in parts.items():
+        _add(result, x, contribution)
     return result
+
+
+def _read_in_many_parts(order: Sequence[Node]) -> set[Node]:
+    """Arrays of which a loop reads small parts, `x[i]`, and maybe all, `x - x[i]`. What comes
+    through the parts is added up by itself: among sums of whole arrays it would make another step
+    of each, with another place that it is added at."""
+    counts = Counter([node.inputs[0] for node in order if node.op is slice_])
+    return {x for x, count in counts.items() if count > MANY_PARTS}
+
+
+def _is_small_part(contribution: Node) -> bool:
+    """Whether it is zero but for a small part, the adjoint of a slice."""
+    if contribution.op.name != "pad":
+        return False
+    return MANY_PARTS * contribution.inputs[0].type.size <= contribution.type.size
 
 
 def contributions(node: Node, g: Cotangent, inside: Container[Node]) -> list[Cotangent]:

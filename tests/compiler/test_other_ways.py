@@ -155,3 +155,18 @@ def test_weights_of_all_pairs_are_computed_once_where_they_fit_a_cache():
 
     assert exponentials(1000) == 1
     assert exponentials(10_000) == 2
+
+
+@pytest.mark.usefixtures("not_compiled")
+def test_steps_that_read_an_array_and_a_row_of_it_repeat():
+    """Also backwards, where each adds to all of the cotangent and to another row."""
+
+    def loss(x):
+        return sum(np.sum(np.exp(-((x - x[i]) ** 2))) for i in range(len(x)))
+
+    def sources(points):
+        return {
+            kernel.source for kernel in ng.jit(ng.grad(loss)).lower(np.ones((points, 20))).kernels
+        }
+
+    assert sources(24) == sources(32)
