@@ -37,10 +37,10 @@ from numba_grad.ops.special import (
 )
 
 
-def _over_x(out: Node, x: Node, at_zero: float) -> Node:
-    """out / x, where that has a limit at 0."""
+def _over_x(out: Node, x: Node) -> Node:
+    """out / x, which is 1/2 at 0."""
     is_at_zero = is_zero(x)
-    return where(is_at_zero, number(at_zero, x), out / one_where(is_at_zero, x))
+    return where(is_at_zero, number(0.5, x), out / one_where(is_at_zero, x))
 
 
 # Bessel functions. Slopes of the first kind need no division: they are differences of neighbours.
@@ -126,7 +126,7 @@ i0 = elementwise(
 i1 = elementwise(
     "i1",
     expression="bessel_i1({x})",
-    vjp=(lambda g, out, x: g * (i0(x) - _over_x(out, x, 0.5)),),
+    vjp=(lambda g, out, x: g * (i0(x) - _over_x(out, x)),),
     dtypes=DTYPES,
     samples=((-3, 3),),
     cost=150,
@@ -147,7 +147,7 @@ i0e = elementwise(
 i1e = elementwise(
     "i1e",
     expression="bessel_i1e({x})",
-    vjp=(lambda g, out, x: g * (i0e(x) - _over_x(out, x, 0.5) - sign(x) * out),),
+    vjp=(lambda g, out, x: g * (i0e(x) - _over_x(out, x) - sign(x) * out),),
     dtypes=DTYPES,
     samples=((-3, 3),),
     cost=150,

@@ -105,11 +105,10 @@ def _check_arrays(
         check_range(operation, index, axis, size)
 
 
-def _iota_over(shape: Shape, axis: int) -> Node:
-    """0, 1, 2, ... along `axis`, stretched over `shape`."""
-    counts = OPS["iota"](size=shape[axis], dtype=np.dtype(np.int64))
-    kept = tuple(n if k == axis else 1 for k, n in enumerate(shape))
-    return stretch(reshape(counts, kept), shape)
+def _iota_over(shape: Shape) -> Node:
+    """0, 1, 2, ... along the first axis, stretched over `shape`."""
+    counts = OPS["iota"](size=shape[0], dtype=np.dtype(np.int64))
+    return stretch(reshape(counts, (shape[0], *[1] * (len(shape) - 1))), shape)
 
 
 def _batched_indices(
@@ -157,7 +156,7 @@ def _batch_gather(
         return gather(x, *batched, **_params(checked, named_axes))
     batched = _batched_indices(is_batched[1:], indices, size)
     names = _renamed(indices, named_axes)
-    return gather(x, _iota_over(batched[0].shape, 0), *batched, checked=checked, named_axes=names)
+    return gather(x, _iota_over(batched[0].shape), *batched, checked=checked, named_axes=names)
 
 
 def _params(checked: bool, named_axes: Axes) -> dict[str, Any]:
@@ -307,7 +306,7 @@ def _batch_scatter(name: str) -> Any:
         operands = (
             with_batch_axis(x, is_batched[0], size),
             with_batch_axis(v, is_batched[1], size),
-            _iota_over(batched[0].shape, 0),
+            _iota_over(batched[0].shape),
             *batched,
         )
         return record(OPS[name], operands, _params(checked, _renamed(indices, named_axes)))

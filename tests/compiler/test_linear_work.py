@@ -20,6 +20,8 @@ from numba_grad.compiler.fusion import roots
 from numba_grad.compiler.partition import flat_graph, materialization, segments
 from numba_grad.compiler.steps import cpu_row_chains, row_chains
 from numba_grad.frontend.compiled_functions import specialization
+from numba_grad.frontend.tensors import tensor
+from numba_grad.ops import index_expressions
 from numba_grad.transforms import assigned_rows
 
 PACKAGE = Path(ng.__file__).parent
@@ -51,6 +53,8 @@ def _small_bounds(monkeypatch):
 def lowered(f, *args):
     """As in a process that has compiled nothing like it."""
     flat_graph._table = flat_graph.Signatures()
+    tensor._parts.clear()
+    index_expressions.basic_expression.cache_clear()
     return ng.jit(ng.value_and_grad(f)).lower(*args)
 
 

@@ -37,3 +37,49 @@ def message(f: Callable[..., Any], *args: Any, error: type[Exception] = TracingE
     with pytest.raises(error) as caught:
         with_control_flow(f)(*args)
     return str(caught.value)
+
+
+# Programs of several tests.
+
+
+def newton_with_while(a, tolerance):
+    x = a
+    while abs(x * x - a) > tolerance:
+        x = (x + a / x) / 2
+    return x
+
+
+def newton_with_for(a, tolerance):
+    x = a / 2
+    for _ in range(100):
+        new = 0.5 * (x + a / x)
+        if abs(new - x) < tolerance:
+            return new
+        x = new
+    return x
+
+
+def collatz_with_conditional(n):
+    steps = 0
+    while n > 1:
+        n = n // 2 if n % 2 == 0 else 3 * n + 1
+        steps = steps + 1
+    return steps
+
+
+def clip_early(x):
+    if x < 0:
+        return 0.0
+    if x > 1:
+        return 1.0
+    return x
+
+
+def gcd_with_tuple(a, b):
+    while b:
+        a, b = b, a % b
+    return a
+
+
+def absolute(x):
+    return x if x > 0 else -x

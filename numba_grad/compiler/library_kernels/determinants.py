@@ -44,7 +44,7 @@ scale = 0
 {_small_product(dtype, n)}
 {_scaled_back(wide_name(dtype), "value")}"""
     else:
-        value = product_of_factors(dtype, "value", "factors")
+        value = product_of_factors(dtype, "value")
     return _eliminated_call(dtype, n, count, f"{value}\nout[matrix] = value\n")
 
 
@@ -140,14 +140,14 @@ call(getrf, n_at, n_at, factors_at, leading_at, pivots_at, info_at)
 {FIND_PIVOTS}"""
 
 
-def product_of_factors(dtype: np.dtype, result: str, factors: str) -> str:
-    """The determinant of a matrix that is factorized in place."""
+def product_of_factors(dtype: np.dtype, result: str) -> str:
+    """The determinant of a matrix that is factorized in place, in `factors`."""
     wide = wide_name(dtype)
     return f"""\
 {result} = {wide}(1)
 scale = 0
 for i in range(n):
-    {result} = {result} * {wide}({factors}[i * n + i])
+    {result} = {result} * {wide}(factors[i * n + i])
     if small_pivots[pivot_step * i] != i + 1:
         {result} = -{result}
 {_indented(_brought_into_range(wide, result))}
@@ -219,7 +219,7 @@ smallest = largest
 for i in range(n):
     smallest = min(smallest, absolute(factors[i * n + i]))
 if poison != 0 or smallest > {8 * np.finfo(dtype).eps} * n * largest:
-{_indented(product_of_factors(dtype, "value", "factors"))}
+{_indented(product_of_factors(dtype, "value"))}
     call(getri, n_at, factors_at, leading_at, pivots_at, work_at, work_size_at, info_at)
     for i in range(n * n):
         out[start + i] = value * {wide}(factors[i])
@@ -396,7 +396,7 @@ for i in range(n * n):
     factors[i] = {matrix}[i]
 info[0] = 0
 {_FACTORIZE}
-{product_of_factors(dtype, result, "factors")}"""
+{product_of_factors(dtype, result)}"""
 
 
 def _indented(text: str) -> str:

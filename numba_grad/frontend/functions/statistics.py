@@ -98,10 +98,10 @@ def cov(
     Divides by n - ddof; `ddof` is 1, or 0 with `bias`. `fweights` are numbers of repetitions,
     `aweights` importances, as in NumPy. Not above zero, the divisor makes nan or infinity.
     """
-    observations = _variables(m, rowvar, "cov")
+    observations = _variables(m, rowvar)
     wanted = as_optional_dtype(dtype)
     if y is not None:
-        observations = concatenate([observations, _variables(y, rowvar, "cov")], axis=0)
+        observations = concatenate([observations, _variables(y, rowvar)], axis=0)
     node = observations._node
     computing = promoted(node.dtype, FLOAT64) if wanted is None else wanted
     x = wrap(cast(node, computing))
@@ -125,12 +125,12 @@ def cov(
     return _squeezed(product / factor)
 
 
-def _variables(m: ArrayLike, rowvar: bool, operation: str) -> "Tensor":
+def _variables(m: ArrayLike, rowvar: bool) -> "Tensor":
     """2-d, a variable in each row."""
     node = as_node(m)
     if len(node.shape) > 2:
         problem = "more than two axes"
-        raise ShapeError(explain(operation, problem, got={"m": node.type}, expected="1-d or 2-d"))
+        raise ShapeError(explain("cov", problem, got={"m": node.type}, expected="1-d or 2-d"))
     if len(node.shape) < 2:
         return wrap(reshape(node, (1, node.type.size)))
     return wrap(node) if rowvar else matrix_transpose(wrap(node))

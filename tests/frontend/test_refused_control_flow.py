@@ -1,0 +1,318 @@
+"""What `jit(f, control_flow=True)` cannot compile is refused, with what to type."""
+
+import math
+import re
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+from numba_grad.errors import ShapeError, TracingError
+from tests.frontend.python_programs import (
+    absolute,
+    assert_as_in_python,
+    clip_early,
+    message,
+    with_control_flow,
+)
+from tests.processes import run_python
+
+
+def test_a_loop_of_which_no_step_changes_anything():
+    def f(x):
+        p = 1.0 * x
+        while p[0] > 0:
+            np.sin(p)
+        return p
+
+    assert "the loop changes nothing that its condition depends on" in message(f, np.ones(2))
+
+
+def test_without_it_the_error_names_it():
+    with pytest.raises(TracingError, match=r"control_flow=True.*ng\.cond"):
+        ng.jit(clip_early)(1.0)
+
+
+def test_a_function_of_another_package_is_named():
+    # As it is written: nobody has asked to rewrite the library that it may be of.
+    positive = types.FunctionType(absolute.__code__, {"__name__": "library.part"})
+
+    def f(x):
+        return positive(x) + (1 if x > 1 else 0)
+
+    text = message(f, 1.0)
+    assert re.search(r"control_flow=True\) on absolute \(.*\.py, line \d+\), as on f", text)
+
+
+def test_a_function_that_calls_itself_on_a_value_is_named():
+    def factorial(n):
+        return 1.0 if n <= 1 else n * factorial(n - 1)
+
+    def f(n):
+        return factorial(n)
+
+    for g in (f, factorial):
+        assert "a loop in place of factorial, which calls itself" in message(g, 5.0)
+
+
+def test_the_condition_of_a_generator_expression_is_named():
+    def f(x):
+        return sum(v for v in x if v > 0)
+
+    assert "ng.where(condition, x, 0), in place of `if condition`" in message(f, np.ones(2))
+
+
+def test_functions_of_python_that_compare_have_counterparts():
+    def f(x):
+        return min(x)
+
+    assert "x.min()" in message(f, np.ones(2))
+
+    def g(x):
+        return any(x > 1)
+
+    assert "np.any(x) in place of any(...)" in message(g, np.ones(2))
+
+
+def place_of(f: Callable[..., Any], line: int, statement: str) -> str:
+    line += f.__code__.co_firstlineno
+    return re.escape(f"`{statement}` in test_refused_control_flow.py, line {line}")
+
+
+def test_a_variable_of_one_branch_only():
+    def f(x):
+        if x > 0:
+            y = x
+        return y
+
+    text = message(f, 1)
+    assert re.search(place_of(f, 1, "if"), text)
+    assert "if x > 0:" in text and "`y` without it : has no value" in text
+    assert "a Python int" in text and "a value for `y` before line" in text
+
+
+def test_a_float_that_was_not_assigned_is_nan():
+    def halved(x):
+        while x > 1.0:
+            y = x * 2.0
+            x = y / 4.0
+        return x + y
+
+    def in_a_branch_of_a_loop(x):
+        for _ in range(10):
+            if x > 3.0:
+                z = x * 2.0
+                x = x - z * 0.1
+        return z
+
+    def under_the_same_condition(x):
+        if x > 3.0:
+            z = x * 2.0
+        x = x + 1.0
+        if x > 4.0:
+            x = x * z
+        return x
+
+    for f in (halved, in_a_branch_of_a_loop, under_the_same_condition):
+        assert_as_in_python(f, (10.0,), (5.0,))
+    g = ng.jit(ng.value_and_grad(under_the_same_condition), control_flow=True)
+    assert g(10.0) == (220.0, 42.0) and g(2.0) == (3.0, 1.0)
+    for f in (halved, in_a_branch_of_a_loop):
+        assert np.isnan(ng.jit(f, control_flow=True)(0.5))
+
+
+def test_temporaries_of_a_branch_or_a_loop_need_no_value_before():
+    def f(x, n):
+        if x > 0:
+            t = 2 * x
+            x = t
+        for _ in range(n):
+            u = x + 1
+            x = u * 2
+        return x
+
+    assert_as_in_python(f, (1.0, 3), (-1.0, 0))
+
+
+def test_a_variable_that_a_loop_may_not_assign():
+    def f(n):
+        for i in range(n):
+            last = 2 * i
+        return last
+
+    text = message(f, 3)
+    assert re.search(place_of(f, 1, "for"), text)
+    assert "`last` before the loop : has no value" in text
+
+
+def test_another_dtype_after_a_branch():
+    def f(x, k):
+        y = x
+        if x[0] > 0:
+            y = k
+        return y
+
+    text = message(f, np.ones(2), np.ones(2, int), error=TypeError)
+    assert "`y` has another dtype" in text
+    assert "float64[2]" in text and "int64[2]" in text
+
+
+def test_another_shape_after_a_step():
+    def f(x, n):
+        total = 0.0
+        for _ in range(n):
+            total = total + x
+        return total
+
+    text = message(f, np.ones(3), 2, error=ShapeError)
+    assert re.search(place_of(f, 2, "for"), text)
+    assert "`total` before the loop : a Python float" in text
+    assert "`total` after a step    : float64[3]" in text
+
+
+def test_another_structure():
+    def f(x, n):
+        best = None
+        for i in range(n):
+            best = x * i
+        return best
+
+    assert "`best` before the loop : None" in message(f, 1.0, 3, error=TypeError)
+
+    def g(x):
+        if x > 0:
+            return x
+        return None
+
+    assert "the returned value" in message(g, 1.0, error=TypeError)
+
+    def h(x):
+        name = "small"
+        if x > 1:
+            name = "large"
+        return x * len(name)
+
+    text = message(h, 1.0, error=TypeError)
+    assert "`name`" in text and "str 'small'" in text and "str 'large'" in text
+
+
+def test_exceptions_assertions_try_and_generators():
+    def raising(x):
+        if x < 0:
+            raise ValueError("negative")
+        return np.sqrt(x)
+
+    text = message(raising, 1.0)
+    assert re.search(place_of(raising, 2, "raise"), text) and "decided by" in text
+
+    def asserting(x):
+        assert x > 0
+        return x
+
+    assert re.search(place_of(asserting, 1, "assert"), message(asserting, 1.0))
+
+    def trying(x):
+        try:
+            while x > 1:
+                x = x / 2
+        except ZeroDivisionError:
+            x = 0.0
+        return x
+
+    assert "try around it" in message(trying, 4.0)
+
+    def generating(x):
+        def parts():
+            y = x
+            while y > 1:
+                yield y
+                y = y / 2
+
+        return sum(parts())
+
+    assert "yield or await in the function" in message(generating, 4.0)
+
+
+def test_the_same_on_python_values():
+    def f(x, n):
+        def parts():
+            k = n
+            while k > 0:
+                yield k
+                k -= 1
+
+        total = 0.0
+        try:
+            for k in parts():
+                if k == 2:
+                    continue
+                if k > 100:
+                    raise ValueError(k)
+                total = total + k * x
+            while True:
+                n -= 1
+                if n < 0:
+                    break
+        except ValueError:
+            return -x
+        finally:
+            total = total + 1
+        return total
+
+    jitted = with_control_flow(f, static_argnums=1)
+    for n in (0, 3, 101):
+        assert jitted(2.0, n) == f(2.0, n)
+
+
+def test_exceptions_show_the_users_lines():
+    def f(x, n):
+        for _ in range(n):
+            x = x.reshape(7)
+        return x
+
+    with pytest.raises(ShapeError) as caught:
+        with_control_flow(f)(np.ones(3), 2)
+    lines = {entry.lineno + 1 for entry in caught.traceback}
+    first = f.__code__.co_firstlineno
+    assert {first + 1, first + 2} <= lines
+
+
+def test_conditions_of_several_elements():
+    def f(x):
+        if x > 0:
+            return x
+        return -x
+
+    text = message(f, np.ones(3), error=ShapeError)
+    assert "np.any(...)" in text and re.search(place_of(f, 1, "if"), text)
+
+
+def test_bounds_that_are_no_integers():
+    def f(x):
+        for _ in range(x):
+            pass
+        return x
+
+    assert "integers" in message(f, 2.5, error=TypeError)
+
+
+def test_functions_without_source():
+    names: dict[str, Any] = {}
+    exec("def f(x):\n    return x if x > 0 else -x", names)
+    with pytest.raises(TracingError, match="source text is not available"):
+        with_control_flow(names["f"])
+    with pytest.raises(TracingError, match="written in Python"):
+        with_control_flow(math.sin)
+
+
+def test_programs_without_it_do_not_import_it():
+    code = """
+import sys
+import numba_grad as ng
+ng.jit(lambda x: x + 1)(1.0)
+assert not [name for name in sys.modules if "python_control_flow" in name]
+"""
+    run_python(code)
