@@ -18,6 +18,7 @@ from tests.frontend.python_programs import (
     clip_early,
     collatz_with_conditional,
     gcd_with_tuple,
+    message,
     newton_with_for,
     newton_with_while,
     with_control_flow,
