@@ -36,7 +36,8 @@ _QUOTIENTS = (parsed("{k} // {d}"), parsed("{k} // {n}"))
 INDEX_TERMS = frozenset(
     {
         *(_SELECT, _REST, *_QUOTIENTS),
-        *(parsed("({low} <= {i}) & ({i} < {high})"), parsed("{k} % {d} == {zero}")),
+        *(parsed("({low} <= {i}) & ({i} < {high})"), parsed("{i} < {n}")),
+        parsed("{k} % {d} == {zero}"),
     }
 )
 # An index that came from memory, wrapped: what it makes of it is within the axis.
