@@ -306,7 +306,10 @@ def instead_of_truth() -> str:
         return _of_called_as_written(line.frame)
     called, name = line.evaluated(expression.func), ast.unparse(expression.func)
     if called is bool:
-        return f"x itself, or x.astype(bool), in place of {name}(x)"
+        return (
+            f"x itself, or x.astype(bool), in place of {name}(x); ng.where(condition, x, y) for "
+            "what depends on it, or ng.cond"
+        )
     if not isinstance(called, BuiltinFunctionType) or called.__module__ not in _OF_PYTHON:
         return ""
     other = _OF_TRUTH.get(called.__name__)
