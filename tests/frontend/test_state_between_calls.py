@@ -1,7 +1,9 @@
 """What a jitted function changes around itself, and goes on from, at each call as Python does."""
 
+import gc
 import random
 import warnings
+import weakref
 from collections import deque
 from dataclasses import dataclass
 
@@ -563,6 +565,49 @@ def test_a_tensor_under_two_names_is_read_by_the_one_that_stays():
     assert s.u.numpy()[0] == 4.0
 
 
+def test_a_tensor_that_is_in_a_tuple_as_well_is_read_there():
+    u = ng.tensor(np.ones(3))
+    s = Thing(u=u, all=(Thing(parts=[(u,)]),))
+
+    def f(x):
+        s.u = s.u + x
+        return (s.all[0].parts[0][0] * x).sum()
+
+    jitted = ng.jit(f)
+    assert [jitted(np.ones(3)) for _ in range(3)] == [3.0, 3.0, 3.0]
+    assert s.u.numpy()[0] == 4.0
+
+
+def test_what_was_there_first_is_not_kept():
+    s = Thing(u=ng.tensor(np.zeros(3)))
+
+    def f(x):
+        s.u = s.u + x
+        return s.u.sum()
+
+    first, jitted = weakref.ref(s.u), ng.jit(f)
+    jitted(np.ones(3))
+    gc.collect()
+    assert first() is None
+
+
+def test_a_global_that_two_functions_name_is_one_state():
+    global total
+    total = ng.tensor(np.zeros(3))
+
+    def read():
+        return total.sum()
+
+    def f(x):
+        global total
+        total = total + x
+        return read()
+
+    jitted, traces = _traces_of(f)
+    assert [float(jitted(np.ones(3))) for _ in range(3)] == [3.0, 6.0, 9.0]
+    assert len(traces) == 1
+
+
 def test_values_that_decide_are_those_of_the_tensor_that_is_there():
     s = Thing(k=ng.tensor(np.array([0, 1])))
     table = ng.tensor(np.arange(6.0))
@@ -590,6 +635,31 @@ def test_what_is_only_assigned_is_no_state():
         for x in INPUTS:
             np.testing.assert_allclose(jitted(x), (x**2).sum() / 4)
     assert len(traces) <= 2
+
+
+@pytest.mark.parametrize("made_of", [ng.tensor, np.array])
+def test_records_come_along_with_state(made_of):
+    s = Thing(u=made_of(np.zeros(3)), former=None, seen=None, change=None, calls=0, log=[])
+
+    def f(x):
+        s.calls += 1
+        s.log.append(x.shape)
+        s.former, s.seen = s.u, x
+        s.u = s.u * 0.5 + x
+        s.change = s.u - s.former
+        return s.u.sum()
+
+    jitted, traces = _traces_of(f)
+    u = np.zeros(3)
+    for k, x in enumerate(INPUTS):
+        given, former = made_of(x), s.u
+        jitted(given)
+        assert s.former is former
+        assert s.seen is given
+        assert s.calls == k + 1
+        np.testing.assert_allclose(s.change, 0.5 * u + x - u)
+        u = 0.5 * u + x
+    assert len(traces) == 2
 
 
 def test_gradients_flow_through_what_is_carried():

@@ -1,7 +1,7 @@
 """What a jitted function changes besides its arguments: attributes, variables, items of lists.
 
     StateBetweenCalls   what a trace has changed of the surroundings
-    StandIns       tensors in the places of arrays and numbers, during a trace
+    StandIns            tensors in the places of arrays and numbers, during a trace
 
 Python makes these changes when it runs the function, so a compiled function whose results depend on
 them is run by Python again at each call, and what it has put somewhere gets its value when the call
@@ -25,6 +25,7 @@ from numba_grad.frontend.inputs.surroundings import (
     GlobalVariable,
     Reached,
     Surroundings,
+    attribute_of,
     set_attribute,
     state_of,
 )
@@ -47,11 +48,12 @@ class PlaceOfState(NamedTuple):
     @property
     def held(self) -> Any:
         """What is there now."""
-        now = state_of(self.thing)
-        if self.key is UNASSIGNED:
-            return now
-        is_there = self.key < len(now) if isinstance(now, list) else self.key in now
-        return now[self.key] if is_there else UNASSIGNED
+        thing, key = self
+        if key is UNASSIGNED:
+            return state_of(thing)
+        if isinstance(thing, list):
+            return thing[key] if key < len(thing) else UNASSIGNED
+        return thing.get(key, UNASSIGNED) if isinstance(thing, dict) else attribute_of(thing, key)
 
     def put(self, held: Any) -> None:
         thing, key = self
@@ -109,12 +111,12 @@ class StandIns:
 _KINDS: tuple[type, ...] = (np.ndarray, int, float, np.float64, np.float32, np.int64)
 
 
-def _like(held: Any, node: Node) -> Any:
-    """The value of `node`, as an array or number if that is what was held; else a tensor."""
-    if isinstance(held, Tensor) or node.value is None or node.requires_grad:
-        return handle_like(held, node)
+def _of_kind(kind: type, node: Node) -> Any:
+    """The value of `node`, as an array or number if that is what there was; else a tensor."""
+    if issubclass(kind, Tensor) or node.value is None or node.requires_grad:
+        return handle_like(kind(0) if kind in (int, float) else None, node)
     value = np.asarray(node.value)
-    is_number = type(held) in (int, float) and value.ndim == 0
+    is_number = kind in (int, float) and value.ndim == 0
     return value.item() if is_number else value[()]
 
 
@@ -192,23 +194,31 @@ class StateBetweenCalls:
         self._around = around
         self._stand_ins = stand_ins
         self._numbers = {id(x): k for k, x in enumerate(arguments)}
-        self._arguments = arguments
-        self.changes = [y for x in around.changed() for y in _changes_of(x)]
-        self.has_changed = bool(self.changes or stand_ins)  # records included
-        if self.changes:
-            named = _names_that_run(around)
-            is_state = [not x.is_record(named) for x in self.changes]
-            # Where calls carry something on, counts come along for nothing.
-            self.changes = [
-                x
-                for x, is_read in zip(self.changes, is_state, strict=True)
-                if is_read or (any(is_state) and type(stand_ins.original(x.before)) is int)
-            ]
+        self._arguments = arguments  # which go by their `id`
+        changed = [y for x in around.changed() for y in _changes_of(x)]
+        self.has_changed = bool(changed or stand_ins)
+        self.changes, self._records = self._parted(changed)
         self.tensors = self._tensors_in_changes(first_serial)
         self._computed = {id(x) for x in self.tensors}
         self._moved: dict[int, PlaceOfState] = {}  # by the `id` of a tensor: where calls find it
         self.is_replayed = False  # calls make the changes themselves
         self._is_first = True  # nothing was given yet
+
+    def _parted(self, changed: list[Change]) -> tuple[list[Change], list[Change]]:
+        """What calls go on from, and records, which come along for nothing where calls put
+        something else in place anyway; counts as well, but these go on from what they are."""
+        named = _names_that_run(self._around) if changed else Named.together([])
+        is_state = [not x.is_record(named) for x in changed]
+        if not any(is_state):
+            return [], []
+        state: list[Change] = []
+        records: list[Change] = []
+        for change, is_read in zip(changed, is_state, strict=True):
+            if is_read or type(self._stand_ins.original(change.before)) in (int, float):
+                state.append(change)
+            elif isinstance(change.after, Tensor):
+                records.append(change)
+        return state, records
 
     def __bool__(self) -> bool:
         return bool(self.changes)
@@ -233,7 +243,8 @@ class StateBetweenCalls:
         return bool(self.changes or self._stand_ins) and not self.is_replayed
 
     def _tensors_in_changes(self, first_serial: int) -> list[Tensor]:
-        after = [x.after for x in self.changes if id(x.after) not in self._numbers]
+        all_ = (*self.changes, *self._records)
+        after = [x.after for x in all_ if id(x.after) not in self._numbers]
         found = {id(x): x for y in after for x in _traced_in(y, first_serial)}
         return list(found.values())
 
@@ -242,12 +253,14 @@ class StateBetweenCalls:
         `read` has what it did. If that leaves nothing, later calls need not know."""
         rest = [x for x in self.changes if not _replaces_unread(x, read)]
         if not rest:
-            self.changes, self.tensors = [], []
+            self.changes, self._records, self.tensors = [], [], []
 
     def forget_tensors_of(self, arguments: set[Node]) -> bool:
         """Leave out what holds tensors that depend on these, of functions that were traced inside.
         Whether nothing was read there."""
         others = {id(x) for x in self.tensors if _depends_on(x._node, arguments)}
+        self._records = [x for x in self._records if id(x.after) not in others]
+        others &= {id(y) for x in self.changes for y in _tensors_in(x.after)}
         left_out = [x for x in self.changes if id(x.after) in others]
         self.changes = [x for x in self.changes if id(x.after) not in others]
         self.tensors = [x for x in self.tensors if id(x) not in others]
@@ -263,33 +276,52 @@ class StateBetweenCalls:
         that are there then: `is_replayed`. `asked`: whose values were asked for; `assigned`, and
         whether these or arguments are: what changes in place."""
         is_asked = any(x._node in asked for x in self._stand_ins.tensors)
-        self.is_replayed = not is_asked and all(
-            isinstance(x.before, Tensor)
-            and self._is_known_at_calls(x.after, is_assigning)
-            and x.before._node not in asked
-            and not any(x.before is y for y in assigned)
-            and len(self._places_of(x.before)) == 1
-            for x in self.changes
+        put = [x.after for x in (*self.changes, *self._records)]
+        is_known = all(self._is_known_at_calls(x, is_assigning) for x in put)
+        self.is_replayed = (
+            is_known
+            and not is_asked
+            and all(
+                isinstance(x.before, Tensor)
+                and x.before._node not in asked
+                and not any(x.before is y for y in assigned)
+                and self._is_found_once(x.before)
+                for x in self.changes
+            )
         )
         if not self.is_replayed:
             return {}
-        for change in self.changes:
+        for change in (*self.changes, *self._records):
             if id(change.after) in self._computed or id(change.after) in self._numbers:
                 continue
             if isinstance(change.after, Tensor):
                 self._moved[id(change.after)] = self._places_of(change.after)[0]
-        for change in self.changes:
+        for change in (*self.changes, *self._records):
             # As this call goes on from it, too.
             change.place.put(self._stand_ins.original(change.before))
         self._is_first = False
         found = {x.before._node: _Held(x.place) for x in self.changes}
         for tensor in self._stand_ins.tensors:
             found[tensor._node] = _Held(self._stand_ins.place_of(tensor))
-        for change in self.changes:
+        for change in (*self.changes, *self._records):
             if id(change.after) in self._moved:
                 found[change.after._node] = _Held(self._moved[id(change.after)])
-        self._around.reached.clear()  # which keeps what was there
+        self._forget_what_was_there()
         return found
+
+    def _forget_what_was_there(self) -> None:
+        """It would stay in memory as long as this does. Of what has changed, its kind is enough."""
+        self.changes, self._records = (
+            [
+                x._replace(
+                    reached=x.reached._replace(before=None),
+                    before=type(self._stand_ins.original(x.before)),
+                )
+                for x in changes
+            ]
+            for changes in (self.changes, self._records)
+        )
+        self._around, self._stand_ins = Surroundings(), StandIns([])
 
     def _is_known_at_calls(self, after: Any, is_assigning: bool) -> bool:
         """Whether calls know what is put somewhere: what they compute or are given, numbers and
@@ -297,8 +329,12 @@ class StateBetweenCalls:
         nothing may change in place meanwhile."""
         if isinstance(after, PLAIN) or id(after) in self._computed or id(after) in self._numbers:
             return True
-        is_tensor_of_one_place = isinstance(after, Tensor) and len(self._places_of(after)) == 1
-        return is_tensor_of_one_place and not is_assigning
+        is_in_one_place = isinstance(after, Tensor) and len(self._places_of(after)) == 1
+        return is_in_one_place and self._is_found_once(after) and not is_assigning
+
+    def _is_found_once(self, tensor: Tensor) -> bool:
+        """Whether what the trace has read of it can only be from its place."""
+        return self._around.is_complete and self._around.times_found[id(tensor)] == 1
 
     def _places_of(self, tensor: Tensor) -> list[PlaceOfState]:
         """Where it was before the trace."""
@@ -335,28 +371,29 @@ class StateBetweenCalls:
         if is_first:
             for tensor, node in zip(self.tensors, nodes, strict=True):
                 rebind(tensor, node if node.handle is None else OPS["identity"](node))
-        for change in self.changes:
+        for change in (*self.changes, *self._records):
             key = id(change.after)
-            before = self._stand_ins.original(change.before)
+            was = change.before
+            kind = was if self.is_replayed else type(self._stand_ins.original(was))
             if key in self._numbers:
                 change.place.put(leaves[self._numbers[key]])
             elif key in moved:
                 change.place.put(moved[key])
-            elif key in computed and (not (is_first and as_tensors) or type(before) in _KINDS):
-                change.place.put(_like(before, computed[key]))
+            elif key in computed and (not (is_first and as_tensors) or kind in _KINDS):
+                change.place.put(_of_kind(kind, computed[key]))
             elif is_first:
-                self._give_first(change, before)
+                self._give_first(change, kind)
             elif isinstance(change.after, PLAIN):
                 change.place.put(change.after)
 
-    def _give_first(self, change: Change, before: Any) -> None:
+    def _give_first(self, change: Change, kind: type) -> None:
         """What the trace has put there without a computation of its own is there already; but for
         stand-ins, and what was computed of them to decide something."""
         original = self._stand_ins.original(change.after)
         if original is not change.after:
             change.place.put(original)
-        elif isinstance(change.after, Tensor) and type(before) in _KINDS:
-            change.place.put(_like(before, change.after._node))
+        elif isinstance(change.after, Tensor) and kind in _KINDS:
+            change.place.put(_of_kind(kind, change.after._node))
 
     def undo(self) -> None:
         """Have everything be what it was before the trace."""
@@ -403,11 +440,15 @@ def _names_that_run(around: Surroundings) -> Named:
         waiting = rest
 
 
-def _traced_in(held: Any, first_serial: int) -> list[Tensor]:
-    """The tensors in this that have no value, of a trace whose first node this is."""
+def _tensors_in(held: Any) -> list[Tensor]:
     inside = Surroundings()
     inside.look_at("", held, None)
-    found = [x.thing for x in inside.reached if isinstance(x.thing, Tensor)]
+    return [x.thing for x in inside.reached if isinstance(x.thing, Tensor)]
+
+
+def _traced_in(held: Any, first_serial: int) -> list[Tensor]:
+    """The tensors in this that have no value, of a trace whose first node this is."""
+    found = _tensors_in(held)
     return [x for x in found if x._node.value is None and x._node.serial >= first_serial]
 
 

@@ -17,6 +17,7 @@ these names, and operators. Which object has which is not asked.
 
 import functools
 import operator
+import re
 import sys
 import types
 from collections import ChainMap, UserDict, UserList, deque
@@ -48,6 +49,7 @@ _FEW_ITEMS = 32  # of a list or dict: each is compared by itself
 _MOST_ITEMS = 512
 _MOST_NUMBERS = 8192  # of a list of nothing else, which is compared at once: 20 ns each
 
+_NAME = re.compile(r"\b[a-z]\w*\b")
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic)
 _MAKERS = frozenset({"__new__", "__init__", "__post_init__"})
 # What is not run by operators on what is there, or for Python's own purposes.
@@ -77,14 +79,21 @@ class Guard:
             for x in self._conditions
             if x.array is None or id(owner_of(x.array)) not in owners_read
         ]
-        return self if len(kept) == len(self._conditions) else Guard(kept, self._names)
+        return self._with(kept)
 
     def without_own_changes(self) -> "Guard":
         """After tracing: without what tracing itself has changed."""
         if self.holds is None or self.holds():
             return self
         kept = [x for x in self._conditions if _compiled([x], self._names)()]  # type: ignore[misc]
-        return Guard(kept, self._names)
+        return self._with(kept)
+
+    def _with(self, kept: "list[_Condition]") -> "Guard":
+        """With these of the conditions alone, and what they name: the rest may go."""
+        if len(kept) == len(self._conditions):
+            return self
+        used = {name for x in kept for name in _NAME.findall(x.text)}
+        return Guard(kept, {k: v for k, v in self._names.items() if k in used})
 
 
 class _Condition(NamedTuple):

@@ -16,7 +16,7 @@ import pickle
 import random
 import sys
 import types
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -37,8 +37,10 @@ from numba_grad.frontend.inputs.code_names import (
 _MOST_ITEMS = 1000  # of a container that is looked at
 _MOST_IN_ALL = 5_000  # some milliseconds
 _MOST_BYTES = 2**18  # of an array, as copied in some microseconds
-_DEEPEST = 3  # containers in containers, and iterators of iterators
+_DEEPEST = 8  # containers in containers
+_DEEPEST_ITERATOR = 3  # iterators of iterators
 _SEQUENCES = (list, deque, set)
+_CONTAINERS = (*_SEQUENCES, dict, tuple)
 _BUFFERS = (bytearray, memoryview, array.array)
 _CACHED = type(functools.lru_cache(int))
 _DEFINED = (types.FunctionType, types.BuiltinFunctionType, type)
@@ -127,8 +129,11 @@ class Surroundings:
         # Functions that were found, each with the variable or attribute that holds it.
         self.functions: list[tuple[str | None, types.FunctionType]] = []
         self._names: set[str] = set()  # that functions use
+        # How often each tensor was found, by its `id`; and whether nothing was left out.
+        self.times_found: Counter[int] = Counter()
+        self.is_complete = True
         self._left = _MOST_IN_ALL
-        self._seen: set[int] = set()
+        self._seen: set[Any] = set()
         self._pending: list[tuple[str, types.FunctionType]] = []
 
     @classmethod
@@ -182,7 +187,8 @@ class Surroundings:
         names, variables = named_in(function.__code__).names, function.__globals__
         self._names.update(names)
         for name in sorted(names):
-            if name in variables:
+            if name in variables and (id(variables), name) not in self._seen:
+                self._seen.add((id(variables), name))
                 held = variables[name]
                 if is_called and not isinstance(held, (*_DEFINED, types.ModuleType)):
                     variable = GlobalVariable(name, variables)
@@ -208,9 +214,14 @@ class Surroundings:
             thing = thing.__wrapped__
         if isinstance(thing, staticmethod | classmethod):
             thing = thing.__func__
-        if id(thing) in self._seen or depth > _DEEPEST or isinstance(thing, _CONSTANT):
+        if thing is UNASSIGNED or isinstance(thing, _CONSTANT):
             return
-        if thing is UNASSIGNED:
+        if is_tensor(thing):
+            self.times_found[id(thing)] += 1
+        if id(thing) in self._seen:
+            return
+        if depth > _DEEPEST:
+            self.is_complete = False
             return
         self._seen.add(id(thing))
         if isinstance(thing, types.FunctionType):
@@ -226,11 +237,12 @@ class Surroundings:
             return
         inside = _inside_of(thing)
         if inside is None or self._left < 0:
+            self.is_complete &= inside is None and not isinstance(thing, _CONTAINERS)
             return
         is_memo = is_memo and isinstance(thing, dict)
         if not isinstance(thing, tuple):
             self.reached.append(Reached(name, holder, thing, state_of(thing), is_memo))
-        is_object = not isinstance(thing, (*_SEQUENCES, dict, tuple))
+        is_object = not isinstance(thing, _CONTAINERS)
         self._left -= len(inside)
         for key, item in [x for x in inside if type(x[1]) not in PLAIN]:
             if is_object:
@@ -258,7 +270,7 @@ def _inside_of(thing: Any) -> Sequence[tuple[Any, Any]] | None:
     if isinstance(thing, (np.ndarray, *_BUFFERS)):
         size = thing.nbytes if isinstance(thing, (np.ndarray, memoryview)) else len(thing)
         return () if size <= _MOST_BYTES else None
-    if isinstance(thing, (*_SEQUENCES, dict, tuple)):
+    if isinstance(thing, _CONTAINERS):
         if len(thing) > _MOST_ITEMS:
             return None
         inside = thing.items() if isinstance(thing, dict) else enumerate(thing)
@@ -318,7 +330,7 @@ def _position_of(iterator: Any, depth: int = 0) -> object:
     own = repr(iterator), operator.length_hint(iterator, -1)
     inner = [x for x in gc.get_referents(iterator) if isinstance(x, (Iterator, tuple))]
     inner = [y for x in inner for y in (x if isinstance(x, tuple) else (x,))]
-    within = depth < _DEEPEST
+    within = depth < _DEEPEST_ITERATOR
     return own, [_position_of(x, depth + 1) for x in inner if within and _is_iterator(x)]
 
 
@@ -347,3 +359,9 @@ def _in_slot(thing: Any, name: str) -> Any:
         return object.__getattribute__(thing, name)
     except AttributeError:
         return UNASSIGNED
+
+
+def attribute_of(thing: Any, name: str) -> Any:
+    """An attribute of an object or a class itself, or UNASSIGNED."""
+    held = vars(thing) if isinstance(thing, type) else attributes_in_dict(thing)
+    return held[name] if name in held else _in_slot(thing, name)
