@@ -662,6 +662,22 @@ def test_records_come_along_with_state(made_of):
     assert len(traces) == 2
 
 
+def test_a_record_that_others_replace_is_made_again():
+    s = Thing(seen=ng.tensor(np.zeros(3)))
+
+    def f(x):
+        s.seen = x * 2.0
+        return s.seen.sum()
+
+    jitted, traces = _traces_of(f)
+    for _ in range(3):
+        assert jitted(np.ones(3)) == 6.0
+    assert len(traces) == 1
+    s.seen = None
+    assert jitted(np.ones(3)) == 6.0
+    np.testing.assert_array_equal(s.seen, np.full(3, 2.0))
+
+
 def test_gradients_flow_through_what_is_carried():
     s = Thing(u=ng.tensor(np.zeros(3)))
 

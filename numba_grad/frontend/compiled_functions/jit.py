@@ -148,7 +148,8 @@ def jit(
     read, an iterator, a generator of random numbers) have Python run `f` at each call, with a
     `PerformanceWarning` that names them. What `f` assigns to and nothing that it runs reads is its
     own record, made while tracing only: `self.calls += 1`, `self.x = x` for later, `log.append(x)`
-    of what is no tensor. A tensor there has no value afterwards, which it says where it is used.
+    of what is no tensor; but where calls carry something on, numbers and tensors among these come
+    along. A tensor in a record has no value afterwards, which it says where it is used.
 
     A jitted function is pickled by its name, as functions are, or with the function it is made of.
 
@@ -569,7 +570,8 @@ class Jitted:
             captured, constants, reached, count = _before_trace(outputs, own, first)
         met = {x.node: x for x in trace.closed_over()}
         # A change that the state knows nothing of has the function traced again.
-        guard = guard.without_own_changes() if state.has_changed else guard
+        if state.has_changed:
+            guard = guard.without_own_changes().and_still(state.left_behind())
         is_assigning = bool(assigned or changed)
         now = state.tensors_read_at_calls(asked, assigned, is_assigning=is_assigning)
         assigned = [stand_ins.assigned_to(x) for x in assigned]

@@ -18,7 +18,12 @@ import numpy as np
 
 from numba_grad.autograd.state import rebind
 from numba_grad.frontend.inputs.arrays import as_node, own_array
-from numba_grad.frontend.inputs.code_names import UNASSIGNED, Named, named_in
+from numba_grad.frontend.inputs.code_names import (
+    UNASSIGNED,
+    Named,
+    attributes_in_dict,
+    named_in,
+)
 from numba_grad.frontend.inputs.guards import is_same
 from numba_grad.frontend.inputs.surroundings import (
     PLAIN,
@@ -54,6 +59,19 @@ class PlaceOfState(NamedTuple):
         if isinstance(thing, list):
             return thing[key] if key < len(thing) else UNASSIGNED
         return thing.get(key, UNASSIGNED) if isinstance(thing, dict) else attribute_of(thing, key)
+
+    @property
+    def written(self) -> tuple[Any, str]:
+        """Something, and how the place is written behind it."""
+        thing, key = self
+        if isinstance(thing, GlobalVariable):
+            return thing.variables, f"[{thing.name!r}]"
+        if key is UNASSIGNED:
+            return thing, ".cell_contents"
+        if not self.is_attribute:
+            return thing, f"[{key!r}]"
+        is_in_dict = not isinstance(thing, type) and key in attributes_in_dict(thing)
+        return thing, f".__dict__[{key!r}]" if is_in_dict else f".{key}"
 
     def put(self, held: Any) -> None:
         thing, key = self
@@ -156,6 +174,12 @@ class Change(NamedTuple):
         return not is_read(name, held) and not is_sum
 
 
+def _is_writable(change: Change) -> bool:
+    """Whether it is about one place, where something else can be put."""
+    is_variable = isinstance(change.place.thing, types.CellType | GlobalVariable)
+    return is_variable or change.key is not UNASSIGNED
+
+
 def _changes_of(reached: Reached) -> Iterator[Change]:
     before, now = reached.before, state_of(reached.thing)
     if isinstance(reached.thing, types.CellType | GlobalVariable):
@@ -198,6 +222,7 @@ class StateBetweenCalls:
         changed = [y for x in around.changed() for y in _changes_of(x)]
         self.has_changed = bool(changed or stand_ins)
         self.changes, self._records = self._parted(changed)
+        self._left_out: list[Change] = [] if self.changes else changed
         self.tensors = self._tensors_in_changes(first_serial)
         self._computed = {id(x) for x in self.tensors}
         self._moved: dict[int, PlaceOfState] = {}  # by the `id` of a tensor: where calls find it
@@ -253,7 +278,15 @@ class StateBetweenCalls:
         `read` has what it did. If that leaves nothing, later calls need not know."""
         rest = [x for x in self.changes if not _replaces_unread(x, read)]
         if not rest:
+            self._left_out = [*self.changes, *self._records]
             self.changes, self._records, self.tensors = [], [], []
+
+    def left_behind(self) -> list[tuple[Any, str, Any]]:
+        """Where the trace has left tensors that calls do not put there anew: where others put
+        something else, Python runs the function again, as `Guard.and_still` says."""
+        kept = [x for x in self._left_out if isinstance(x.after, Tensor)]
+        self._left_out = []
+        return [(*x.place.written, x.after) for x in kept if _is_writable(x)]
 
     def forget_tensors_of(self, arguments: set[Node]) -> bool:
         """Leave out what holds tensors that depend on these, of functions that were traced inside.
@@ -354,11 +387,7 @@ class StateBetweenCalls:
     def places_of_values(self) -> list[PlaceOfState]:
         """Where arrays and numbers are that have changed: stand-ins for these may help."""
         changed = [x for x in self.changes if isinstance(x.after, (Tensor, *_KINDS))]
-        found = [
-            x.place
-            for x in changed
-            if x.key is not UNASSIGNED or isinstance(x.place.thing, types.CellType | GlobalVariable)
-        ]
+        found = [x.place for x in changed if _is_writable(x)]
         known = [self._stand_ins.place_of(x) for x in self._stand_ins.tensors]
         return list({(id(x.thing), x.key): x for x in (*found, *known)}.values())
 

@@ -88,6 +88,16 @@ class Guard:
         kept = [x for x in self._conditions if _compiled([x], self._names)()]  # type: ignore[misc]
         return self._with(kept)
 
+    def and_still(self, held: "Iterable[tuple[Any, str, Any]]") -> "Guard":
+        """With conditions more: that each of these things has something at a place in it, which is
+        written behind it (`.x`, `["x"]`)."""
+        names, conditions = dict(self._names), list(self._conditions)
+        for thing, place, what in held:
+            container, expected = f"h{len(names)}", f"h{len(names)}x"
+            names |= {container: thing, expected: what}
+            conditions.append(_Condition(f"{container}{place} is {expected}"))
+        return self if len(conditions) == len(self._conditions) else Guard(conditions, names)
+
     def _with(self, kept: "list[_Condition]") -> "Guard":
         """With these of the conditions alone, and what they name: the rest may go."""
         if len(kept) == len(self._conditions):
