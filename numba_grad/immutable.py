@@ -15,7 +15,8 @@ def immutable(cls: Class) -> Class:
     and instances take four times as long to make.
     """
     made: Any = dataclass(slots=True, unsafe_hash=True, repr=False)(cls)
-    made.__repr__ = _shown
+    if "__repr__" not in vars(cls):
+        made.__repr__ = _shown
     return made
 
 

@@ -10,59 +10,40 @@ caller's graph.
 import functools
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from numba_grad.autograd.forward_ad import current_level
-from numba_grad.compiler.evaluate import evaluate
-from numba_grad.compiler.known_bodies import known_body
 from numba_grad.config import config
-from numba_grad.dtypes import is_inexact, kind_of
-from numba_grad.errors import PerformanceWarning, TracingError, explain
-from numba_grad.fresh_thread import imported, on_fresh_stack
+from numba_grad.errors import PerformanceWarning, explain
+from numba_grad.fresh_thread import on_fresh_stack
+from numba_grad.frontend.compiled_functions.call_arguments import ARRAYS, CallArguments, directly
+from numba_grad.frontend.compiled_functions.function_traces import FunctionTrace, rewritten
 from numba_grad.frontend.compiled_functions.specialization import Specialization, host_value
 from numba_grad.frontend.compiled_functions.state_between_calls import (
     PlaceOfState,
-    StandIns,
     StateBetweenCalls,
-    forget_tensors_of,
 )
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.inputs import trees
-from numba_grad.frontend.inputs.arrays import as_node, own_array, plain, shared_copy, wrap
+from numba_grad.frontend.inputs.arrays import as_node, own_array, plain, wrap
 from numba_grad.frontend.inputs.changed_arguments import (
-    NewContents,
-    as_before,
-    assigned_arrays,
     change,
-    numbers_of_changed,
 )
-from numba_grad.frontend.inputs.guards import Guard, guard_of
-from numba_grad.frontend.inputs.selections import Selection
-from numba_grad.frontend.inputs.surroundings import Surroundings
-from numba_grad.frontend.inputs.tracing import Trace, current, is_tracing
-from numba_grad.frontend.tensors.python_numbers import Limit, handle_like, is_number, limits_on
+from numba_grad.frontend.inputs.tracing import current, is_tracing
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
 from numba_grad.graph.collection import without_collection
-from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
-from numba_grad.graph.traced_bodies import tracing_compiled
-from numba_grad.graph.types import Type, array_type
-from numba_grad.graph.walk import in_order_of_recording, is_traced, value_inputs
+from numba_grad.graph.node import Node, grad_mode, leaf
+from numba_grad.graph.types import array_type
+from numba_grad.graph.walk import is_traced
 from numba_grad.locks import LocksByKey, new_lock
-from numba_grad.ops.control import item
-from numba_grad.transforms.python_loops import loop_in
 
 if TYPE_CHECKING:
     from numba_grad.frontend.compiled_functions.lowered import Lowered
 
 __all__ = ["jit"]
-
-ARRAYS = (Tensor, np.ndarray, np.generic, bool, int, float, complex)
-
 
 _DEEPEST = 20  # traces of functions that call each other, on one stack
 
@@ -196,7 +177,7 @@ class Jitted:
         )
         self._control_flow = control_flow
         if control_flow:
-            _rewritten(f)  # so that a mistake is reported here
+            rewritten(f)  # so that a mistake is reported here
         self._made_by = Jitted, (f, static_argnums, static_argnames, control_flow)
         self._specializations: dict[Hashable, Specialization] = {}
         self._direct: dict[tuple, Specialization] = {}
@@ -224,11 +205,11 @@ class Jitted:
             # or by name, 3; signatures in general cost 30.
             key: list[object] = []
             values: list[Any] = []
-            as_tensors = None if kwargs else _directly(args, key, values)
+            as_tensors = None if kwargs else directly(args, key, values)
             if as_tensors is None and not (self._static_argnames and kwargs):
                 leaves, structure = trees.flatten((args, kwargs))
                 key, values = [structure], []
-                as_tensors = _directly(leaves, key, values)
+                as_tensors = directly(leaves, key, values)
             if as_tensors is not None:
                 found = self._direct.get(tuple(key))
                 if (
@@ -264,7 +245,7 @@ class Jitted:
         )
 
     def _values(
-        self, specialization: Specialization, arguments: int, given: "_Arguments"
+        self, specialization: Specialization, arguments: int, given: CallArguments
     ) -> list[np.ndarray]:
         values = [host_value(x) if isinstance(x, Tensor) else own_array(x) for x in given.leaves]
         own = specialization.arguments[:arguments]  # a token may follow
@@ -333,7 +314,7 @@ class Jitted:
         return results
 
     def _change(
-        self, dynamic: "_Arguments", specialization: Specialization, after: Sequence[Any]
+        self, dynamic: CallArguments, specialization: Specialization, after: Sequence[Any]
     ) -> None:
         assigned = specialization.assigned
         now = [x.held if isinstance(x, PlaceOfState) else x for x in assigned]
@@ -357,7 +338,7 @@ class Jitted:
 
     def _split(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> "tuple[_Arguments, Hashable]":
+    ) -> "tuple[CallArguments, Hashable]":
         count = len(args)
         static_numbers = {n % count for n in self._static_argnums if -count <= n < count}
         static = tuple((k, args[k]) for k in sorted(static_numbers))
@@ -380,7 +361,7 @@ class Jitted:
                     )
                 )
         tree = dynamic_args, dynamic_kwargs
-        dynamic = _Arguments(args, static_numbers, static_named, tree, leaves, structure)
+        dynamic = CallArguments(args, static_numbers, static_named, tree, leaves, structure)
         key = (dynamic.types, dynamic.numbers, structure, static, static_named)
         try:
             hash(key)
@@ -396,7 +377,7 @@ class Jitted:
         return dynamic, key
 
     def _specialization(
-        self, dynamic: "_Arguments", key: Hashable, wants_grad: list[bool], needs_graph: bool
+        self, dynamic: CallArguments, key: Hashable, wants_grad: list[bool], needs_graph: bool
     ) -> Specialization:
         full_key = (key, tuple(wants_grad), grad_mode.enabled)
         found = self._known(full_key, needs_graph)
@@ -425,7 +406,7 @@ class Jitted:
         return found
 
     def _traced_and_compiled(
-        self, dynamic: "_Arguments", wants_grad: list[bool], needs_graph: bool
+        self, dynamic: CallArguments, wants_grad: list[bool], needs_graph: bool
     ) -> Specialization:
 
         def work() -> Specialization:
@@ -477,270 +458,24 @@ class Jitted:
                     if same is found:
                         self._direct.pop(direct, None)
 
-    def _trace(self, dynamic: "_Arguments", wants_grad: list[bool]) -> Specialization:
-        stand_ins = StandIns(self._places_of_state)
-        guard = guard_of(self._f, dynamic.static)
-        around = Surroundings.of(self._f, dynamic.static)
-        try:
-            found = self._traced(dynamic, wants_grad, guard, around, stand_ins)
-        except Exception:
-            if not stand_ins:
-                raise
-            # As it may be where a number was expected.
-            around.put_back()
-            found = None
-        finally:
-            stand_ins.leave()
-        if found is None:
-            self._places_of_state = []
-            guard = guard_of(self._f, dynamic.static)
-            around = Surroundings.of(self._f, dynamic.static)
-            return self._traced(dynamic, wants_grad, guard, around, StandIns([]))
+    def _trace(self, dynamic: CallArguments, wants_grad: list[bool]) -> Specialization:
+        def of_trace(places: list[PlaceOfState]) -> Specialization:
+            trace = FunctionTrace(self._f, self.__name__, dynamic, places)
+            return trace.run(function, wants_grad)
+
+        # Its closure and its defaults may be others at each trace.
+        function = rewritten(self._f) if self._control_flow else self._f
+        if self._places_of_state:
+            try:
+                found = of_trace(self._places_of_state)
+            except Exception:
+                # As it may be where a tensor stands in for a number.
+                found, self._places_of_state = of_trace([]), []
+        else:
+            found = of_trace([])
         if found.state.is_rerun:
             self._places_of_state = found.state.places_of_values
         return found
-
-    def _traced(
-        self,
-        dynamic: "_Arguments",
-        wants_grad: list[bool],
-        guard: Guard,
-        around: Surroundings,
-        stand_ins: StandIns,
-    ) -> Specialization:
-        arguments = [
-            argument(type, requires_grad=wanted and is_inexact(type.dtype))
-            for type, wanted in zip(dynamic.node_types, wants_grad, strict=True)
-        ]
-        first = arguments[0].serial if arguments else leaf(np.zeros(())).serial
-        # An identity, since a leaf that requires grad would refuse `x[i] = v`.
-        tensors = [
-            handle_like(x, OPS["identity"](node) if node.requires_grad else node)
-            for x, node in zip(dynamic.leaves, arguments, strict=True)
-        ]
-        given = [x._node for x in tensors]
-        tree = trees.unflatten(dynamic.structure, tensors)
-        args, kwargs = dynamic.with_static(tree)
-        # Its closure and its defaults may be others at each trace.
-        function = _rewritten(self._f) if self._control_flow else self._f
-        outer, trace = current.trace, Trace(shared_copy, first)
-        current.trace = trace
-        is_done = False
-        try:
-            with (
-                tracing_compiled(self.__name__, arguments, first) as traced,
-                as_before(traced.assigned),
-                order.scope(order.new_argument) as scope,
-            ):
-                leaves, structure = trees.flatten(function(*args, **kwargs))
-                outputs = self._outputs(leaves)
-                assigned, before = assigned_arrays(traced.assigned)
-                held = [*tensors, *assigned]
-                changed = numbers_of_changed(held, [*given, *before])
-                outputs += [held[k]._node for k in changed]
-            is_done = True
-        finally:
-            current.trace = outer
-            if not is_done:
-                forget_tensors_of(around, first)
-        state = StateBetweenCalls(around, stand_ins, tensors, first)
-        contents = NewContents.of(tree, tensors)
-        if contents is not None:
-            outputs += [x._node for x in contents.computed]
-        number_of_results = len(outputs)
-        outputs += [x._node for x in state.tensors]
-        if scope.communicates:
-            token, last_token = scope.ends()
-            arguments.append(token)
-            outputs.append(last_token)
-        del leaves  # arrays among them are not closed over
-        own = set(arguments)
-        asked = trace.tensors_asked_for()
-        if state:
-            captured, _, reached, _ = _before_trace(outputs, own, first)
-            state.forget_unread({*captured, *asked})
-            others = {x for x in reached - own if x.op is ARGUMENT and x.serial >= first}
-            if state and others:
-                self._forget_tensors_of(others, state)
-            outputs[number_of_results : len(outputs) - scope.communicates] = [
-                x._node for x in state.tensors
-            ]
-        captured, constants, reached, count = _before_trace(outputs, own, first)
-        while not scope.communicates and _has_rerolled(outputs, own, reached, first, trace):
-            captured, constants, reached, count = _before_trace(outputs, own, first)
-        met = {x.node: x for x in trace.closed_over()}
-        # A change that the state knows nothing of has the function traced again.
-        if state.has_changed:
-            guard = guard.without_own_changes().and_still(state.left_behind())
-        is_assigning = bool(assigned or changed)
-        now = state.tensors_read_at_calls(asked, assigned, is_assigning=is_assigning)
-        assigned = [stand_ins.assigned_to(x) for x in assigned]
-        if stand_ins:
-            stand_ins.leave()
-            guard = guard.without_own_changes()
-        return Specialization(
-            self.__name__,
-            arguments,
-            outputs,
-            changed,
-            assigned,
-            contents,
-            state,
-            structure,
-            [now.get(node) or node.handle() for node in captured],  # type: ignore[misc]
-            captured,
-            [met[node] for node in constants if node in met],
-            [node for node in constants if node not in met],
-            trace.check(guard.without_arrays(trace.owners_met()).holds),
-            reached,
-            count,
-            limits_on(arguments, reached),
-            scope.communicates,
-            scope.said,
-        )
-
-    def _forget_tensors_of(self, arguments: set[Node], state: StateBetweenCalls) -> None:
-        """Tensors of functions that were traced inside, with these arguments, have no value for
-        calls to carry on.
-
-        Raises
-        ------
-        TracingError
-            If the trace has read what is there instead.
-        """
-        if state.forget_tensors_of(arguments):
-            return
-        state.undo()
-        raise TracingError(
-            explain(
-                f"jit of {self.__name__}",
-                "a function of vmap, or of a loop or branch, gives a tensor of its own to what is "
-                "outside of it, where it has no value",
-                got=state.described(),
-                expected="what such a function changes among its arguments and results",
-                fix="return it, and assign it outside",
-            )
-        )
-
-    def _outputs(self, leaves: list[Any]) -> list[Node]:
-        for x in leaves:
-            if not isinstance(x, (*ARRAYS, Selection)):  # which says why it is none
-                raise TypeError(
-                    explain(
-                        f"jit of {self.__name__}",
-                        "a result is neither an array nor a number",
-                        got={"result": repr(x), "type": type(x).__name__},
-                        fix="return tensors, arrays and numbers, in tuples, lists and dicts",
-                    )
-                )
-        return [as_node(x) for x in leaves]
-
-
-def _rewritten(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f`, whose loops and branches may depend on values."""
-    # Most programs do without, and import nothing for it.
-    return imported("numba_grad.frontend.python_control_flow.rewriting").with_control_flow(f)
-
-
-@dataclass(slots=True, eq=False)
-class _Arguments:
-    """The arguments of one call, static ones apart."""
-
-    args: tuple[Any, ...]
-    static_numbers: set[int]
-    static_named: tuple[tuple[str, Any], ...]
-    tree: tuple[tuple[Any, ...], dict[str, Any]]  # the others
-    leaves: list[Any]
-    structure: trees.Structure
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether a call with these only computes, and records nothing."""
-        return not is_tracing() and not self.has_tensors
-
-    @property
-    def has_tensors(self) -> bool:
-        return any(isinstance(x, Tensor) for x in self.leaves)
-
-    @property
-    def static(self) -> list[Any]:
-        """The static arguments."""
-        return [*[self.args[k] for k in self.static_numbers], *[x for _, x in self.static_named]]
-
-    @property
-    def node_types(self) -> list[Type]:
-        return [_type_of(x) for x in self.leaves]
-
-    @property
-    def types(self) -> tuple[Type, ...]:
-        return tuple(self.node_types)
-
-    @property
-    def numbers(self) -> tuple[bool, ...]:
-        """Which of the leaves are Python numbers, or stand for some: these are weakly typed."""
-        return tuple([is_number(x) for x in self.leaves])
-
-    def direct_key(self, limits: Sequence[Limit]) -> tuple[object, ...] | None:
-        """What `Jitted.__call__` looks arguments of this signature up by, if it can: their types,
-        and before these their structure, if they are not positional arguments only."""
-        key: list[object] = []
-        if self.static_numbers or self.static_named or _directly(self.leaves, key, []) is None:
-            return None
-        if any(self.leaves[limit.number].__class__ is int for limit in limits):
-            return None  # which are checked at each call
-        is_flat = len(self.args) == len(self.leaves) and all(map(is_, self.args, self.leaves))
-        return tuple(key) if is_flat else (self.structure, *key)
-
-    def with_static(self, tree: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """args and kwargs, of a tree that is like that of the others."""
-        dynamic_args, kwargs = tree
-        rest = iter(dynamic_args)
-        args = tuple(x if k in self.static_numbers else next(rest) for k, x in enumerate(self.args))
-        return args, {**kwargs, **dict(self.static_named)}
-
-
-def _directly(leaves: Sequence[Any], key: list[object], values: list[Any]) -> bool | None:
-    """Whether results are tensors, of arguments that are looked up as they are; None for others.
-
-    Their types are added to `key`, and what a plan reads to `values`.
-    """
-    as_tensors = False
-    for x in leaves:
-        cls = x.__class__
-        if cls is Tensor:
-            node = x._node
-            if node.value is None or node.requires_grad or node.autograd is not None:
-                return None
-            key.append(node.type)
-            values.append(node.value)
-            as_tensors = True
-        elif cls is np.ndarray:
-            dtype = x.dtype
-            if not dtype.isnative:
-                return None
-            key += (x.shape, dtype)
-            values.append(x if x.flags.c_contiguous else np.array(x, order="C"))
-        elif cls is float:
-            key.append(float)
-            values.append(np.array(x))
-        elif cls is int and -(1 << 63) <= x < 1 << 63:
-            key.append(int)
-            values.append(np.array(x))
-        elif cls is np.float64:
-            key += ((), x.dtype)
-            values.append(np.array(x))
-        else:
-            return None
-    return as_tensors
-
-
-def _type_of(x: Any) -> Type:
-    if isinstance(x, Tensor):
-        return x._node.type
-    array = x if isinstance(x, np.ndarray) else np.asarray(x)
-    if array.dtype.isnative and kind_of(array.dtype) in "biufc":
-        return array_type(array.shape, array.dtype)
-    return as_node(x).type
 
 
 def _never() -> bool:
@@ -750,51 +485,3 @@ def _never() -> bool:
 def _needs_graph() -> bool:
     """Whether calls evaluate the graph itself."""
     return config.engine == "reference"
-
-
-def _has_rerolled(
-    outputs: Sequence[Node], arguments: set[Node], reached: set[Node], first: int, trace: Trace
-) -> bool:
-    """Make a loop of steps that the function has recorded one by one, if there are such steps."""
-    pending = {x for x in reached if x.value is None and x.serial >= first}
-    # Between an item and its value, which steps may have computed, is what it is an item of.
-    pending.update([x.inputs[0] for x in pending if x.op is item])
-    nodes = in_order_of_recording(pending)
-    fixed = {*outputs, *arguments}
-    found = loop_in(nodes, fixed, known_body, trace, is_compiled=True)
-    if found is not None:
-        found.rewire(nodes, outputs)
-    return found is not None
-
-
-def _before_trace(
-    outputs: Sequence[Node], arguments: set[Node], first: int
-) -> tuple[list[Node], list[Node], set[Node], int]:
-    """Tensors from before the trace that `outputs` depend on, constants, all nodes, and the number
-    of operations."""
-    captured: list[Node] = []
-    constants: list[Node] = []
-    pending: list[Node] = []
-    seen = set(arguments)
-    stack = list(outputs)
-    count = 0
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        is_older = node.serial < first
-        if not is_older and node.value is None:
-            count += 1
-            stack += node.inputs if node.op is not item else value_inputs(node)
-        elif node.handle is not None and is_older and node.handle() is not None:
-            captured.append(node)
-        elif node.value is not None:
-            constants.append(node)
-        elif not is_traced(node):
-            pending.append(node)
-        else:
-            count += 1
-            stack += value_inputs(node)
-    evaluate(pending)
-    return captured, [*constants, *pending], seen, count

@@ -1,0 +1,119 @@
+"""The arguments of one call of a compiled function, and how it is known by them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+from numba_grad.dtypes import kind_of
+from numba_grad.frontend.inputs import trees
+from numba_grad.frontend.inputs.arrays import as_node
+from numba_grad.frontend.inputs.tracing import is_tracing
+from numba_grad.frontend.tensors.python_numbers import Limit, is_number
+from numba_grad.frontend.tensors.tensor import Tensor
+from numba_grad.graph.types import Type, array_type
+
+ARRAYS = (Tensor, np.ndarray, np.generic, bool, int, float, complex)
+
+
+@dataclass(slots=True, eq=False)
+class CallArguments:
+    """The arguments of one call, static ones apart."""
+
+    args: tuple[Any, ...]
+    static_numbers: set[int]
+    static_named: tuple[tuple[str, Any], ...]
+    tree: tuple[tuple[Any, ...], dict[str, Any]]  # the others
+    leaves: list[Any]
+    structure: trees.Structure
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a call with these only computes, and records nothing."""
+        return not is_tracing() and not self.has_tensors
+
+    @property
+    def has_tensors(self) -> bool:
+        return any(isinstance(x, Tensor) for x in self.leaves)
+
+    @property
+    def static(self) -> list[Any]:
+        """The static arguments."""
+        return [*[self.args[k] for k in self.static_numbers], *[x for _, x in self.static_named]]
+
+    @property
+    def node_types(self) -> list[Type]:
+        return [_type_of(x) for x in self.leaves]
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        return tuple(self.node_types)
+
+    @property
+    def numbers(self) -> tuple[bool, ...]:
+        """Which of the leaves are Python numbers, or stand for some: these are weakly typed."""
+        return tuple([is_number(x) for x in self.leaves])
+
+    def direct_key(self, limits: Sequence[Limit]) -> tuple[object, ...] | None:
+        """What `Jitted.__call__` looks arguments of this signature up by, if it can: their types,
+        and before these their structure, if they are not positional arguments only."""
+        key: list[object] = []
+        if self.static_numbers or self.static_named or directly(self.leaves, key, []) is None:
+            return None
+        if any(self.leaves[limit.number].__class__ is int for limit in limits):
+            return None  # which are checked at each call
+        is_flat = len(self.args) == len(self.leaves) and all(map(is_, self.args, self.leaves))
+        return tuple(key) if is_flat else (self.structure, *key)
+
+    def with_static(self, tree: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """args and kwargs, of a tree that is like that of the others."""
+        dynamic_args, kwargs = tree
+        rest = iter(dynamic_args)
+        args = tuple(x if k in self.static_numbers else next(rest) for k, x in enumerate(self.args))
+        return args, {**kwargs, **dict(self.static_named)}
+
+
+def directly(leaves: Sequence[Any], key: list[object], values: list[Any]) -> bool | None:
+    """Whether results are tensors, of arguments that are looked up as they are; None for others.
+
+    Their types are added to `key`, and what a plan reads to `values`.
+    """
+    as_tensors = False
+    for x in leaves:
+        cls = x.__class__
+        if cls is Tensor:
+            node = x._node
+            if node.value is None or node.requires_grad or node.autograd is not None:
+                return None
+            key.append(node.type)
+            values.append(node.value)
+            as_tensors = True
+        elif cls is np.ndarray:
+            dtype = x.dtype
+            if not dtype.isnative:
+                return None
+            key += (x.shape, dtype)
+            values.append(x if x.flags.c_contiguous else np.array(x, order="C"))
+        elif cls is float:
+            key.append(float)
+            values.append(np.array(x))
+        elif cls is int and -(1 << 63) <= x < 1 << 63:
+            key.append(int)
+            values.append(np.array(x))
+        elif cls is np.float64:
+            key += ((), x.dtype)
+            values.append(np.array(x))
+        else:
+            return None
+    return as_tensors
+
+
+def _type_of(x: Any) -> Type:
+    if isinstance(x, Tensor):
+        return x._node.type
+    array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if array.dtype.isnative and kind_of(array.dtype) in "biufc":
+        return array_type(array.shape, array.dtype)
+    return as_node(x).type

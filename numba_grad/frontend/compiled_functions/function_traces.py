@@ -1,0 +1,304 @@
+"""`FunctionTrace`: a function run once, on stand-ins for its arguments, in order to be compiled.
+
+Arrays and tensors that it meets are inputs of what is compiled, and what it changes besides its
+results are outputs.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from numba_grad.compiler.evaluate import evaluate
+from numba_grad.compiler.known_bodies import known_body
+from numba_grad.dtypes import is_inexact
+from numba_grad.errors import TracingError, explain
+from numba_grad.fresh_thread import imported
+from numba_grad.frontend.compiled_functions.call_arguments import ARRAYS, CallArguments
+from numba_grad.frontend.compiled_functions.specialization import Specialization
+from numba_grad.frontend.compiled_functions.state_between_calls import (
+    PlaceOfState,
+    StandIns,
+    StateBetweenCalls,
+    forget_tensors_of,
+)
+from numba_grad.frontend.inputs import trees
+from numba_grad.frontend.inputs.arrays import as_node, shared_copy
+from numba_grad.frontend.inputs.changed_arguments import (
+    NewContents,
+    as_before,
+    assigned_arrays,
+    numbers_of_changed,
+)
+from numba_grad.frontend.inputs.guards import guard_of
+from numba_grad.frontend.inputs.selections import Selection
+from numba_grad.frontend.inputs.surroundings import Surroundings
+from numba_grad.frontend.inputs.tracing import Trace, current
+from numba_grad.frontend.tensors.python_numbers import handle_like, limits_on
+from numba_grad.graph import order
+from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, leaf
+from numba_grad.graph.traced_bodies import tracing_compiled
+from numba_grad.graph.walk import in_order_of_recording, is_traced, value_inputs
+from numba_grad.ops.control import item
+from numba_grad.transforms.python_loops import loop_in
+
+
+class _Outcome(NamedTuple):
+    """Of running a function once. Arrays among its results are gone: they are not closed over."""
+
+    trace: Trace
+    scope: order.Scope
+    outputs: list[Node]  # results, then what arguments and `assigned` become, as `changed` says
+    structure: trees.Structure
+    assigned: list[Any]
+    changed: list[int]
+
+
+class FunctionTrace:
+    """One trace."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        name: str,
+        dynamic: CallArguments,
+        places: Sequence[PlaceOfState],
+    ) -> None:
+        """`places`: of arrays and numbers that tensors stand in for meanwhile."""
+        self._name = name
+        self._dynamic = dynamic
+        self._stand_ins = StandIns(places)
+        self._guard = guard_of(f, dynamic.static)
+        self._around = Surroundings.of(f, dynamic.static)
+
+    def run(self, function: Callable[..., Any], wants_grad: list[bool]) -> Specialization:
+        """What running `function` gives, which is `f`, or `f` rewritten.
+
+        Raises
+        ------
+        Exception
+            Whatever it raises, once what it has changed is as it was where tensors stood in.
+        """
+        try:
+            return self._run(function, wants_grad)
+        except Exception:
+            if self._stand_ins:
+                self._around.put_back()
+            raise
+        finally:
+            self._stand_ins.leave()
+
+    def _run(self, function: Callable[..., Any], wants_grad: list[bool]) -> Specialization:
+        dynamic = self._dynamic
+        arguments = [
+            argument(type, requires_grad=wanted and is_inexact(type.dtype))
+            for type, wanted in zip(dynamic.node_types, wants_grad, strict=True)
+        ]
+        self._first = arguments[0].serial if arguments else leaf(np.zeros(())).serial
+        # An identity, since a leaf that requires grad would refuse `x[i] = v`.
+        tensors = [
+            handle_like(x, OPS["identity"](node) if node.requires_grad else node)
+            for x, node in zip(dynamic.leaves, arguments, strict=True)
+        ]
+        tree = trees.unflatten(dynamic.structure, tensors)
+        outcome = self._outcome(function, tree, arguments, tensors)
+        trace, scope, outputs, structure, assigned, changed = outcome
+        contents = NewContents.of(tree, tensors)
+        if contents is not None:
+            outputs += [x._node for x in contents.computed]
+        state = self._state(trace, tensors, arguments, outputs)
+        outputs += [x._node for x in state.tensors]
+        if scope.communicates:
+            token, last_token = scope.ends()
+            arguments.append(token)
+            outputs.append(last_token)
+        own = set(arguments)
+        captured, constants, reached, count = _before_trace(outputs, own, self._first)
+        while not scope.communicates and _has_rerolled(outputs, own, reached, self._first, trace):
+            captured, constants, reached, count = _before_trace(outputs, own, self._first)
+        met = {x.node: x for x in trace.closed_over()}
+        assigned_to = [self._stand_ins.assigned_to(x) for x in assigned]
+        is_assigning = bool(assigned or changed)
+        now, holds = self._held_between_calls(state, trace, assigned, is_assigning=is_assigning)
+        return Specialization(
+            self._name,
+            arguments,
+            outputs,
+            changed,
+            assigned_to,
+            contents,
+            state,
+            structure,
+            [now.get(node) or node.handle() for node in captured],  # type: ignore[misc]
+            captured,
+            [met[node] for node in constants if node in met],
+            [node for node in constants if node not in met],
+            holds,
+            reached,
+            count,
+            limits_on(arguments, reached),
+            scope.communicates,
+            scope.said,
+        )
+
+    def _outcome(
+        self,
+        function: Callable[..., Any],
+        tree: Any,
+        arguments: Sequence[Node],
+        tensors: Sequence[Any],
+    ) -> "_Outcome":
+        """What comes of the call with this tree of `tensors`."""
+        given = [x._node for x in tensors]
+        args, kwargs = self._dynamic.with_static(tree)
+        outer, trace = current.trace, Trace(shared_copy, self._first)
+        current.trace = trace
+        is_done = False
+        try:
+            with (
+                tracing_compiled(self._name, arguments, self._first) as traced,
+                as_before(traced.assigned),
+                order.scope(order.new_argument) as scope,
+            ):
+                leaves, structure = trees.flatten(function(*args, **kwargs))
+                outputs = self._outputs(leaves)
+                assigned, before = assigned_arrays(traced.assigned)
+                held = [*tensors, *assigned]
+                changed = numbers_of_changed(held, [*given, *before])
+                outputs += [held[k]._node for k in changed]
+            is_done = True
+        finally:
+            current.trace = outer
+            if not is_done:
+                forget_tensors_of(self._around, self._first)
+        return _Outcome(trace, scope, outputs, structure, assigned, changed)
+
+    def _state(
+        self,
+        trace: Trace,
+        tensors: list[Any],
+        arguments: Sequence[Node],
+        outputs: Sequence[Node],
+    ) -> StateBetweenCalls:
+        """What the function has changed that later calls go on from."""
+        state = StateBetweenCalls(self._around, self._stand_ins, tensors, self._first)
+        if state:
+            own = set(arguments)
+            nodes = [*outputs, *(x._node for x in state.tensors)]
+            captured, _, reached, _ = _before_trace(nodes, own, self._first)
+            state.forget_unread({*captured, *trace.tensors_asked_for()})
+            others = {x for x in reached - own if x.op is ARGUMENT and x.serial >= self._first}
+            if state and others:
+                self._forget_tensors_of(others, state)
+        return state
+
+    def _held_between_calls(
+        self,
+        state: StateBetweenCalls,
+        trace: Trace,
+        assigned: Sequence[Any],
+        *,
+        is_assigning: bool,
+    ) -> tuple[dict[Node, Any], Callable[[], bool]]:
+        """What stands for tensors that each call finds where the one before has put them, and
+        whether what decided about the trace is as it was."""
+        guard = self._guard
+        # A change that the state knows nothing of has the function traced again.
+        if state.has_changed:
+            guard = guard.without_own_changes().and_still(state.left_behind())
+        asked = trace.tensors_asked_for()
+        now = state.tensors_read_at_calls(asked, assigned, is_assigning=is_assigning)
+        if self._stand_ins:
+            self._stand_ins.leave()
+            guard = guard.without_own_changes()
+        return now, trace.check(guard.without_arrays(trace.owners_met()).holds)
+
+    def _forget_tensors_of(self, arguments: set[Node], state: StateBetweenCalls) -> None:
+        """Tensors of functions that were traced inside, with these arguments, have no value for
+        calls to carry on.
+
+        Raises
+        ------
+        TracingError
+            If the trace has read what is there instead.
+        """
+        if state.forget_tensors_of(arguments):
+            return
+        state.undo()
+        raise TracingError(
+            explain(
+                f"jit of {self._name}",
+                "a function of vmap, or of a loop or branch, gives a tensor of its own to what is "
+                "outside of it, where it has no value",
+                got=state.described(),
+                expected="what such a function changes among its arguments and results",
+                fix="return it, and assign it outside",
+            )
+        )
+
+    def _outputs(self, leaves: list[Any]) -> list[Node]:
+        for x in leaves:
+            if not isinstance(x, (*ARRAYS, Selection)):  # which says why it is none
+                raise TypeError(
+                    explain(
+                        f"jit of {self._name}",
+                        "a result is neither an array nor a number",
+                        got={"result": repr(x), "type": type(x).__name__},
+                        fix="return tensors, arrays and numbers, in tuples, lists and dicts",
+                    )
+                )
+        return [as_node(x) for x in leaves]
+
+
+def rewritten(f: Callable[..., Any]) -> Callable[..., Any]:
+    """`f`, whose loops and branches may depend on values."""
+    # Most programs do without, and import nothing for it.
+    return imported("numba_grad.frontend.python_control_flow.rewriting").with_control_flow(f)
+
+
+def _has_rerolled(
+    outputs: Sequence[Node], arguments: set[Node], reached: set[Node], first: int, trace: Trace
+) -> bool:
+    """Make a loop of steps that the function has recorded one by one, if there are such steps."""
+    pending = {x for x in reached if x.value is None and x.serial >= first}
+    # Between an item and its value, which steps may have computed, is what it is an item of.
+    pending.update([x.inputs[0] for x in pending if x.op is item])
+    nodes = in_order_of_recording(pending)
+    fixed = {*outputs, *arguments}
+    found = loop_in(nodes, fixed, known_body, trace, is_compiled=True)
+    if found is not None:
+        found.rewire(nodes, outputs)
+    return found is not None
+
+
+def _before_trace(
+    outputs: Sequence[Node], arguments: set[Node], first: int
+) -> tuple[list[Node], list[Node], set[Node], int]:
+    """Tensors from before the trace that `outputs` depend on, constants, all nodes, and the number
+    of operations."""
+    captured: list[Node] = []
+    constants: list[Node] = []
+    pending: list[Node] = []
+    seen = set(arguments)
+    stack = list(outputs)
+    count = 0
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        is_older = node.serial < first
+        if not is_older and node.value is None:
+            count += 1
+            stack += node.inputs if node.op is not item else value_inputs(node)
+        elif node.handle is not None and is_older and node.handle() is not None:
+            captured.append(node)
+        elif node.value is not None:
+            constants.append(node)
+        elif not is_traced(node):
+            pending.append(node)
+        else:
+            count += 1
+            stack += value_inputs(node)
+    evaluate(pending)
+    return captured, [*constants, *pending], seen, count
