@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from perf.contestants import THREADS, Contestant, compare, environment  # noqa: E402
-from perf.first_gradient_report import as_markdown  # noqa: E402
+from perf.first_gradient_report import UNTIL, as_markdown  # noqa: E402
 from perf.machine import described  # noqa: E402
 from perf.programs import SMALL, WHOLE, Program, programs  # noqa: E402
 from perf.programs.libraries import DEFINE_BY_RUN, JIT, LIBRARIES, reason_against  # noqa: E402
@@ -192,7 +192,8 @@ IMPORTS = ("import numpy", "import numpy, numba_grad")
 
 
 def starts(interpreters: Interpreters, runs: int) -> dict[str, dict[str, float]]:
-    """From the start of a process to the first gradient of Rosenbrock's function, and its end."""
+    """From the start of a process to the first gradient of Rosenbrock's function, and to the end of
+    the process."""
     found = {}
     with tempfile.TemporaryDirectory(prefix="perf-") as folder:
         for library in STARTING:
@@ -203,7 +204,7 @@ def starts(interpreters: Interpreters, runs: int) -> dict[str, dict[str, float]]
             folders = [Path(folder) / "warm"] * (runs + 1)
             found[library] = seconds_of(arguments, folders, not_counted=1)
         for text in IMPORTS:
-            arguments = [sys.executable, "-c", text]
+            arguments = [sys.executable, "-c", f"{text}; print(flush=True)"]
             found[text] = seconds_of(arguments, [Path(folder) / "warm"] * (runs + 1), not_counted=1)
     return found
 
@@ -211,24 +212,29 @@ def starts(interpreters: Interpreters, runs: int) -> dict[str, dict[str, float]]
 def seconds_of(
     arguments: Sequence[str], folders: Sequence[Path], not_counted: int = 0
 ) -> dict[str, float]:
-    """Medians over processes, by the clock and of the processor; not a number if one failed."""
-    seconds, processor_seconds = [], []
+    """Medians over processes, by the clock and of the processor, and by the clock until they print
+    something; not a number if one failed."""
+    found: list[tuple[float, float, float]] = []
     for folder in folders:
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        done = subprocess.run(
+        with subprocess.Popen(
             arguments,
             env=installed(environment(folder)),
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-        )
-        seconds.append(time.perf_counter() - start if not done.returncode else math.nan)
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            until = time.perf_counter() - start
+        seconds = time.perf_counter() - start
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        processor_seconds.append(used if not done.returncode else math.nan)
-    return {
-        "seconds": statistics.median(seconds[not_counted:]),
-        "processor seconds": statistics.median(processor_seconds[not_counted:]),
-    }
+        has_failed = process.returncode != 0
+        failed = (math.nan, math.nan, math.nan)
+        found.append(failed if has_failed else (seconds, used, until))
+    names = ("seconds", "processor seconds", UNTIL)
+    columns = zip(*found[not_counted:], strict=True)
+    return {name: statistics.median(x) for name, x in zip(names, columns, strict=True)}
 
 
 def note(text: str) -> None:

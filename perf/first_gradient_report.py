@@ -7,6 +7,8 @@ from typing import Any
 from perf.goals import Verdict
 from perf.report import duration
 
+UNTIL = "seconds until it is there"  # of a start: the first gradient, or what was imported
+
 Row = dict[str, Any]
 PEERS = {"torch": "torch", "autograd": "HIPS autograd", "jax": "JAX, jit"}
 OURS = {"numba_grad": "define by run", "numba_grad jit": "jit"}
@@ -163,10 +165,11 @@ def _left_out(report: dict[str, Any]) -> list[str]:
 def _starts(report: dict[str, Any]) -> list[str]:
     if not report["starts"]:
         return []
-    lines = ["## Start of a process to its first gradient", "", "| | |", "|---|---:|"]
+    lines = ["## Start of a process to its first gradient", ""]
+    lines += ["| | until it is there | until the process has ended |", "|---|---:|---:|"]
     for name, measured in report["starts"].items():
-        seconds = measured[report["clock"]]
-        lines.append(_line([name, "failed" if math.isnan(seconds) else duration(seconds)]))
+        shown = [measured.get(UNTIL, math.nan), measured[report["clock"]]]
+        lines.append(_line([name, *["" if math.isnan(x) else duration(x) for x in shown]]))
     return lines
 
 
@@ -216,7 +219,9 @@ def verdicts(report: dict[str, Any]) -> list[Verdict]:
     found += _same_for_any_steps(report)
     found += _an_operation(report)
     found += _of_looks(report)
-    starts = {name: measured[report["clock"]] for name, measured in report["starts"].items()}
+    # Without the end of the process, as the goals say.
+    key = UNTIL if report["clock"] == "seconds" else report["clock"]
+    starts = {name: x.get(key, x["seconds"]) for name, x in report["starts"].items()}
     for name, most in (("numba_grad, cold", 0.7), ("numba_grad", 0.2)):
         if name in starts:
             goal = f"start of a process to its first gradient, {name}: at most {duration(most)}"
