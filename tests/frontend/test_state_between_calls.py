@@ -12,6 +12,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.errors import PerformanceWarning, TracingError
+from tests.processes import run_python
 
 pytestmark = [
     pytest.mark.usefixtures("numpy_engine"),
@@ -995,3 +996,17 @@ def test_an_assignment_in_place_is_to_what_is_there():
     s.u = ng.tensor(np.full(3, 5.0))
     jitted(np.ones(3))
     np.testing.assert_array_equal(s.u, np.full(3, 6.0))
+
+
+def test_numpys_own_random_numbers_are_drawn_at_each_call():
+    """In a process that has not imported `numpy.random` yet."""
+    output = run_python(
+        """
+        import warnings
+        import numba_grad as ng, numba_grad.numpy as np
+        warnings.simplefilter("ignore")
+        f = ng.jit(lambda x: x * np.random.normal())
+        print(len({float(f(1.0)) for _ in range(4)}))
+        """
+    )
+    assert output.split() == ["4"]

@@ -180,8 +180,8 @@ class Surroundings:
             # What is drawn from without a generator. To read its state takes 0.2 ms.
             self._names.discard("random")
             self.look_at("random", random._inst, None)
-            if "numpy.random" in sys.modules:
-                self.look_at("np.random", np.random.mtrand._rand, None)
+            before = state_of(_NUMPYS_OWN)
+            self.reached.append(Reached("np.random", None, _NUMPYS_OWN, before, False))
 
     def look_at_globals(self, function: types.FunctionType, *, is_called: bool) -> None:
         names, variables = named_in(function.__code__).names, function.__globals__
@@ -265,7 +265,7 @@ class Surroundings:
 
 def _inside_of(thing: Any) -> Sequence[tuple[Any, Any]] | None:
     """What a thing holds, by key, position or attribute; None if nobody looks into it."""
-    if is_tensor(thing) or _draws_numbers(thing) or _is_iterator(thing):
+    if is_tensor(thing) or draws_numbers(thing) or _is_iterator(thing):
         return ()
     if isinstance(thing, (np.ndarray, *_BUFFERS)):
         size = thing.nbytes if isinstance(thing, (np.ndarray, memoryview)) else len(thing)
@@ -285,8 +285,17 @@ def _inside_of(thing: Any) -> Sequence[tuple[Any, Any]] | None:
     return [*inside]
 
 
-def _draws_numbers(thing: Any) -> bool:
+class _NumPysOwn:
+    """What `np.random.normal` and the like draw from, which NumPy imports when it is first used."""
+
+
+_NUMPYS_OWN = _NumPysOwn()
+
+
+def draws_numbers(thing: Any) -> bool:
     """Whether random numbers are drawn from it."""
+    if thing is _NUMPYS_OWN:
+        return True
     # NumPy imports its own when they are first used.
     is_imported = "numpy.random" in sys.modules
     kinds = (np.random.Generator, np.random.RandomState) if is_imported else ()
@@ -309,7 +318,10 @@ def state_of(thing: Any) -> Any:
         return b"" if thing.dtype.hasobject else thing.tobytes()
     if isinstance(thing, _BUFFERS):
         return bytes(thing)
-    if _draws_numbers(thing):
+    if draws_numbers(thing):
+        if thing is _NUMPYS_OWN:
+            is_imported = "numpy.random" in sys.modules
+            return pickle.dumps(np.random.mtrand._rand.get_state()) if is_imported else b""
         if isinstance(thing, random.Random):
             return pickle.dumps(thing.getstate())
         is_legacy = isinstance(thing, np.random.RandomState)

@@ -5,7 +5,6 @@ do to other things would be done once as well.
 """
 
 import dataclasses
-import random
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,7 +14,12 @@ import numpy as np
 from numba_grad.errors import TracingError
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.code_names import UNASSIGNED, contents_of
-from numba_grad.frontend.inputs.surroundings import GlobalVariable, Reached, Surroundings
+from numba_grad.frontend.inputs.surroundings import (
+    GlobalVariable,
+    Reached,
+    Surroundings,
+    draws_numbers,
+)
 from numba_grad.frontend.python_control_flow.flattened_values import (
     Part,
     is_container,
@@ -91,7 +95,7 @@ def _change_of(reached: Reached, site: Site) -> tuple[str, str]:
     if reached.has_grown():
         return "is a list that grows", site.instead_of_growing(name)
     fix = "variables of the function's own, for what changes"
-    if isinstance(thing, (np.random.Generator, np.random.RandomState, random.Random)):
+    if draws_numbers(thing):
         fix = "ng.random, with a key for each step"
     return f"(of type {type(thing).__name__}) is changed", fix
 
