@@ -1010,3 +1010,24 @@ def test_numpys_own_random_numbers_are_drawn_at_each_call():
         """
     )
     assert output.split() == ["4"]
+
+
+@pytest.mark.parametrize("given", [np.array, ng.tensor])
+def test_numbers_in_containers_and_in_state_stay_numbers(given):
+    s = Thing(last=None)
+
+    def f(d, x, rate):
+        d["t"] += 1
+        d["s"] = d["s"] * 2
+        d["new"] = d["s"] + 1
+        y = x * d["t"] * d["s"] if s.last is None else x * d["t"] * d["s"] * s.last
+        s.last = rate * 2
+        return y
+
+    jitted, d, x = ng.jit(f), {"t": 0, "s": 0.5}, given(np.ones(2, np.float32))
+    for expected in (1.0, 8.0, 24.0):
+        y = jitted(d, x, 1.0)
+        assert y.dtype == np.float32
+        np.testing.assert_array_equal(y, [expected, expected])
+        assert [type(v) for v in d.values()] == [int, float, float]
+        assert type(s.last) is float

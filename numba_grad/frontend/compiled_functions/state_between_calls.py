@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numba_grad.autograd.state import rebind
-from numba_grad.frontend.inputs.arrays import as_node, own_array
+from numba_grad.frontend.inputs.arrays import as_node, is_stand_in, own_array
 from numba_grad.frontend.inputs.code_names import (
     UNASSIGNED,
     Named,
@@ -129,12 +129,13 @@ class StandIns:
 _KINDS: tuple[type, ...] = (np.ndarray, int, float, np.float64, np.float32, np.int64)
 
 
-def _of_kind(kind: type, node: Node) -> Any:
-    """The value of `node`, as an array or number if that is what there was; else a tensor."""
-    if issubclass(kind, Tensor) or node.value is None or node.requires_grad:
-        return handle_like(kind(0) if kind in (int, float) else None, node)
+def _of_kind(kind: type, node: Node, *, is_number: bool) -> Any:
+    """The value of `node`, as an array or number if that is what there was; else a tensor. What
+    stood for a number, `is_number`, is one: it stays weakly typed."""
+    is_tensor = issubclass(kind, Tensor) and not is_number
+    if is_tensor or node.value is None or node.requires_grad:
+        return handle_like(0 if is_number else None, node)
     value = np.asarray(node.value)
-    is_number = kind in (int, float) and value.ndim == 0
     return value.item() if is_number else value[()]
 
 
@@ -408,8 +409,10 @@ class StateBetweenCalls:
                 change.place.put(leaves[self._numbers[key]])
             elif key in moved:
                 change.place.put(moved[key])
-            elif key in computed and (not (is_first and as_tensors) or kind in _KINDS):
-                change.place.put(_of_kind(kind, computed[key]))
+            elif key in computed:
+                is_number = is_stand_in(change.after)
+                if is_number or not (is_first and as_tensors) or kind in _KINDS:
+                    change.place.put(_of_kind(kind, computed[key], is_number=is_number))
             elif is_first:
                 self._give_first(change, kind)
             elif isinstance(change.after, PLAIN):
@@ -422,7 +425,8 @@ class StateBetweenCalls:
         if original is not change.after:
             change.place.put(original)
         elif isinstance(change.after, Tensor) and kind in _KINDS:
-            change.place.put(_of_kind(kind, change.after._node))
+            is_number = is_stand_in(change.after)
+            change.place.put(_of_kind(kind, change.after._node, is_number=is_number))
 
     def undo(self) -> None:
         """Have everything be what it was before the trace."""

@@ -16,7 +16,7 @@ from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.autograd.views import assign, is_view_of, overlap
 from numba_grad.errors import TracingError, explain
 from numba_grad.frontend.inputs import trees
-from numba_grad.frontend.inputs.arrays import as_node, value_of, wrap
+from numba_grad.frontend.inputs.arrays import as_node, is_stand_in, value_of, wrap
 from numba_grad.graph.node import Node, leaf
 from numba_grad.graph.walk import is_traced
 from numba_grad.ops.elementwise import detach, identity
@@ -103,8 +103,12 @@ class NewContents(NamedTuple):
                 leaves.append(x.copy() if isinstance(x, np.ndarray) else x)
             else:
                 node = new[id(x)]
-                is_array = not (as_tensors or node.value is None or node.requires_grad)
-                leaves.append(np.asarray(node.value)[()] if is_array else wrap(node))
+                is_known = node.value is not None and not node.requires_grad
+                if is_stand_in(x) and is_known:
+                    leaves.append(np.asarray(node.value).item())  # weakly typed, as it was
+                else:
+                    is_array = is_known and not as_tensors
+                    leaves.append(np.asarray(node.value)[()] if is_array else wrap(node))
         _write_over(tree, trees.unflatten(self.structure, leaves))
 
 
