@@ -1,5 +1,5 @@
-"""Programs that keep a state between calls, each in another way: from what makes arrays, a function,
-and another one that says what it has left behind."""
+"""Programs that keep a state between calls, each in another way: from what makes arrays, a
+function, and another one that says what it has left behind."""
 
 import random
 from collections import deque

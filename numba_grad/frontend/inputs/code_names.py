@@ -1,9 +1,9 @@
 """What code names: variables, attributes of these, and what it does with them. From bytecode.
 
-named_in(code)     a `Named`, that of nested functions and comprehensions included
-is_of_library(file), and of a module or a class   whether code is installed, not the user's
-contents_of(cell)  what a variable that functions share holds, or UNASSIGNED
-runs_code(value)   whether each look at an attribute of it runs code of the user's
+named_in(code)       a `Named`, that of nested functions and comprehensions included
+is_of_library(file)  whether code is installed, and not the user's; of modules and classes, too
+contents_of(cell)    what a variable that functions share holds, or UNASSIGNED
+runs_code(value)     whether each look at an attribute of it runs code of the user's
 """
 
 import dis
