@@ -9,6 +9,7 @@ import argparse
 import datetime
 import functools
 import json
+import math
 import os
 import subprocess
 import sys
@@ -109,6 +110,10 @@ def loss_of(np: Any, step: Any, scan: Callable[..., Any] | None, steps: int) -> 
     return loss
 
 
+def seconds_of_each(small: bool) -> float:
+    return 0.1 if small else 1.0
+
+
 def as_arrays(state: Any) -> Any:
     return tuple(map(np.asarray, state)) if isinstance(state, tuple) else np.asarray(state)
 
@@ -116,8 +121,18 @@ def as_arrays(state: Any) -> Any:
 # Measuring.
 
 
-def fastest(*functions: Callable[[], Any], seconds: float = 1.0) -> list[float]:
-    """The fastest run of each, in turn."""
+def steps_done_again(steps: int, states: int) -> int:
+    """How many steps an adjoint does with memory for so many states, by the formula of Revolve."""
+    if steps <= 1:
+        return 0
+    repeats = 0
+    while math.comb(states + repeats, states) < steps:
+        repeats += 1
+    return repeats * steps - math.comb(states + repeats, states + 1)
+
+
+def fastest(*functions: Callable[[], Any], seconds: float) -> list[float]:
+    """The fastest run of each, in turn, in so many seconds for each."""
     best = [float("inf")] * len(functions)
     for function in functions:
         function()
@@ -140,7 +155,8 @@ def loops(small: bool) -> list[dict[str, Any]]:
         losses = [loss_of(ng, step, scan, steps) for scan in (ng.scan, None)]
         jitted = [ng.jit(f) for loss in losses for f in (ng.value_and_grad(loss), loss)]
         calls = [functools.partial(f, parameters, state) for f in jitted]
-        gradient, value, gradient_in_python, value_in_python = fastest(*calls)
+        times = fastest(*calls, seconds=seconds_of_each(small))
+        gradient, value, gradient_in_python, value_in_python = times
         rows.append(
             {
                 "loop": name,
@@ -181,14 +197,16 @@ def by_hand(small: bool) -> list[dict[str, Any]]:
             y += h / 6 * (b1 + 2 * b2 + 2 * b3 + b4)
         return x**2 + y**2
 
-    own, theirs = fastest(lambda: ours(*given), lambda: hand(*given))
+    own, theirs = fastest(
+        lambda: ours(*given), lambda: hand(*given), seconds=seconds_of_each(small)
+    )
     rows = [{"loop": f"Lotka-Volterra, {steps} steps", "ns a step": own / steps * 1e9}]
     rows[0]["of Numba's"] = own / theirs
     counts = (1_000, 10_000) if small else (10_000, 1_000_000)
-    return [*rows, *[counted_row(trips) for trips in counts]]
+    return [*rows, *[counted_row(trips, seconds_of_each(small)) for trips in counts]]
 
 
-def counted_row(trips: int) -> dict[str, Any]:
+def counted_row(trips: int, seconds: float) -> dict[str, Any]:
     """A loop that ends by a condition, of next to no work a step."""
     import numba
 
@@ -215,7 +233,8 @@ def counted_row(trips: int) -> dict[str, Any]:
         ng.jit(ng.grad(lambda a: counted(a, "64 MB"))),
         ng.jit(ng.grad(lambda a: counted(a, "1000 states"))),
     ]
-    own, theirs, all_kept, kept, few = fastest(*[functools.partial(f, 0.5) for f in functions])
+    calls = [functools.partial(f, 0.5) for f in functions]
+    own, theirs, all_kept, kept, few = fastest(*calls, seconds=seconds)
     return {
         "loop": f"while, {trips} trips",
         "ns a step": own / trips * 1e9,
@@ -229,7 +248,6 @@ def counted_row(trips: int) -> dict[str, Any]:
 def within_memory(small: bool) -> list[dict[str, Any]]:
     """Acoustic inversion: all states kept, and a part of them."""
     import numba_grad as ng
-    from numba_grad.compiler.control_flow.checkpoint_schedule import steps_done_again
 
     n, steps = (40, 200) if small else (200, 1000)
     step, state, parameters = wave(ng, n)
@@ -243,7 +261,7 @@ def within_memory(small: bool) -> list[dict[str, Any]]:
 
         losses[states] = ng.jit(ng.value_and_grad(loss_of(ng, step, scan, steps)))
     calls = [functools.partial(f, parameters, state) for f in losses.values()]
-    times = fastest(*calls, seconds=4.0)
+    times = fastest(*calls, seconds=4 * seconds_of_each(small))
     for states, seconds in zip(losses, times, strict=True):
         again = 0 if states == steps else steps_done_again(steps, states)
         rows.append(
@@ -259,7 +277,7 @@ def within_memory(small: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def choices() -> list[dict[str, Any]]:
+def choices(small: bool) -> list[dict[str, Any]]:
     """One branch runs: a costly one, and a cheap one beside it."""
     import numba_grad as ng
 
@@ -269,7 +287,9 @@ def choices() -> list[dict[str, Any]]:
         return np.sum(np.linalg.inv(x @ x.T + 300 * np.eye(300)))
 
     f = ng.jit(lambda flag, x: ng.cond(flag, costly, lambda x: x[0, 0], x))
-    one, other = fastest(lambda: f(np.True_, x), lambda: f(np.False_, x))
+    one, other = fastest(
+        lambda: f(np.True_, x), lambda: f(np.False_, x), seconds=seconds_of_each(small)
+    )
     return [{"branch": "costly", "us": one * 1e6}, {"branch": "cheap", "us": other * 1e6}]
 
 
@@ -355,7 +375,7 @@ def main() -> None:
         "Beside the same loop in Python, under jit": loops(small),
         "Beside loops by hand": by_hand(small),
         "Within memory": within_memory(small),
-        "Branches": choices(),
+        "Branches": choices(small),
         "First gradients": first_gradients(small, arguments.jax_python),
     }
     today = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"

@@ -244,3 +244,12 @@ def test_problems_of_control_flow_are_the_same_by_scan_and_in_python(name):
     )
     for a, b in zip(by_scan, in_python, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10)
+
+
+@pytest.mark.parametrize("part", ["by_hand", "within_memory", "choices"])
+def test_parts_of_control_flow_are_measured(part, monkeypatch):
+    control_flow = importlib.import_module("perf.control_flow")
+    monkeypatch.setattr(control_flow, "seconds_of_each", lambda small: 0.01)
+    rows = getattr(control_flow, part)(small=True)
+    assert rows
+    assert all(np.isfinite(x) for row in rows for x in row.values() if isinstance(x, float))

@@ -1,7 +1,6 @@
 """Which states an adjoint keeps: the kernel that says what comes next, driven alone."""
 
 import functools
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,6 +16,7 @@ from numba_grad.compiler.control_flow.checkpoint_schedule import (
     schedule_bytes,
 )
 from numba_grad.runtime.plan import Plan, PlanBuilder
+from perf.control_flow import steps_done_again
 
 INT = np.dtype(np.int64)
 
@@ -27,16 +27,6 @@ def plan_of(source: str, inputs: int, *numbers: int) -> Plan:
     words: list[object] = [(builder.input(k), 0) for k in range(inputs)]
     builder.step(builder.kernel(build(source)), [*words, *numbers])
     return builder.build()
-
-
-def steps_done_again(steps: int, states: int) -> int:
-    """How many steps an adjoint does with memory for so many states, by the formula of Revolve."""
-    if steps <= 1:
-        return 0
-    repeats = 0
-    while math.comb(states + repeats, states) < steps:
-        repeats += 1
-    return repeats * steps - math.comb(states + repeats, states + 1)
 
 
 next_plan = functools.cache(lambda: plan_of(NEXT_SOURCE, 1))
