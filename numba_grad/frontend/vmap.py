@@ -15,6 +15,7 @@ from numba_grad.frontend.inputs.changed_arguments import change, numbers_of_chan
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument
 from numba_grad.graph.types import normalize_axis
+from numba_grad.graph.walk import toposort
 from numba_grad.transforms.batch import batch
 
 __all__ = ["vmap"]
@@ -30,8 +31,8 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         entry for each, an int, None (the same value for all examples), or a nested container of
         these that matches the upper part of the argument. Negative numbers count from the last
         axis.
-    out_axes : where that axis goes in the results: an int, or a nested container of ints that
-        matches the upper part of the result
+    out_axes : where that axis goes in the results: an int, None (the same for all examples, given
+        once), or a nested container of these that matches the upper part of the result
 
     Returns
     -------
@@ -41,6 +42,8 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     ------
     ShapeError
         If the mapped axes have different sizes.
+    ValueError
+        If `out_axes` is None for a result that differs between examples.
     TypeError
         If `f` needs a value in Python (`if x > 0`, `float(x)`): inside, `x` stands for all examples
         at once.
@@ -97,13 +100,16 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         after = [_axis_to(x, axes[k], "") for k, x in zip(changed, after, strict=True)]
         change("vmap", leaves, changed, after)
         positions = _prefix("out_axes", out_axes, out)
-        return trees.unflatten(
-            out_structure,
-            [
-                wrap(_axis_to(x, axis, _name(out_structure, k, "result")))
-                for k, (x, axis) in enumerate(zip(results, positions, strict=True))
-            ],
-        )
+        of_one = nodes[len(changed) :]
+        for k, axis in enumerate(positions):
+            name = _name(out_structure, k, "result")
+            if axis is not None:
+                results[k] = _axis_to(results[k], axis, name)
+            elif members.keys().isdisjoint(toposort([of_one[k]])):
+                results[k] = of_one[k]
+            else:
+                raise _differs(name, results[k])
+        return trees.unflatten(out_structure, list(map(wrap, results)))
 
     return batched
 
@@ -116,6 +122,18 @@ def _changed_for_all(name: str, node: Node) -> TracingError:
             got={name: node.type},
             expected="changes of what each example has its own part of",
             fix="y = x.copy() inside; or the result of each example, and a sum of them outside",
+        )
+    )
+
+
+def _differs(name: str, node: Node) -> ValueError:
+    return ValueError(
+        explain(
+            "vmap",
+            "out_axes is None for what differs between examples",
+            got={name: f"{node.type}, of {node.shape[0]} examples"},
+            expected="a result that is the same for all of them",
+            fix="out_axes=0 for this result",
         )
     )
 
@@ -182,7 +200,11 @@ def _axis_first(x: Node, axis: Any, name: str) -> Node:
 def _axis_to(x: Node, axis: Any, name: str) -> Node:
     if not isinstance(axis, int | np.integer):
         raise TypeError(
-            explain("vmap", "out_axes must be integers", got={f"out_axes of {name}": repr(axis)})
+            explain(
+                "vmap",
+                "out_axes must be integers, or None",
+                got={f"out_axes of {name}": repr(axis)},
+            )
         )
     axis = normalize_axis("vmap", axis, len(x.shape))
     if axis == 0:

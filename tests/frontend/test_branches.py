@@ -321,3 +321,11 @@ def test_results_of_branches_that_nobody_wants_count_nothing():
     gradient = ng.jit(ng.grad(lambda x: ng.scan(step, x, length=60)[0].sum()))
     loops = [k for k in gradient.lower(X[:2]).kernels if "for trip in range" in k.source]
     assert len(loops) == 2
+
+
+@pytest.mark.parametrize("value", [np.sin, None])
+def test_what_chooses_is_no_function(value):
+    with pytest.raises(TypeError, match="cond: the first argument says which branch runs"):
+        ng.cond(value, np.sin, np.cos, 1.0)
+    with pytest.raises(TypeError, match="switch: the first argument says which branch runs"):
+        ng.switch(value, [np.sin, np.cos], 1.0)

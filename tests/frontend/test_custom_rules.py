@@ -850,3 +850,50 @@ def test_what_is_closed_over_may_be_in_the_argument_as_well(make):
             assert ng.grad(one)(4.0).item() == expected
             assert ng.jvp(one, (4.0,), (1.0,))[1].item() == expected
             assert ng.grad(ng.grad(one))(4.0).item() == expected / 4.0
+
+
+def linear_in_the_first(x, y):
+    return x / y
+
+
+@pytest.mark.parametrize("derivative", [ng.grad, lambda f: lambda *a: ng.jit(ng.grad(f))(*a)])
+def test_the_rule_of_a_linear_function_may_call_it_of_the_tangent(engine, derivative):
+    ratio = ng.custom_jvp(linear_in_the_first)
+
+    @ratio.defjvp
+    def _(primals, tangents):
+        return ratio(*primals), 3.0 * ratio(tangents[0], primals[1])
+
+    assert float(derivative(ratio)(5.0, 2.0)) == 1.5
+    assert float(ng.jvp(ratio, (5.0, 2.0), (1.0, 1.0))[1]) == 1.5
+    # The rule is used for what it is given alone: y has no tangent, and gets none inside.
+    assert float(ng.grad(lambda x: derivative(lambda x: ratio(x * x, 2.0))(x))(4.0)) == 3.0
+    assert (
+        float(derivative(lambda x: ng.scan(lambda c, _: (ratio(c, 2.0), None), x, None, 2)[0])(1.0))
+        == 2.25
+    )
+
+
+def test_rules_of_linear_functions_may_call_each_other(engine):
+    first, second = ng.custom_jvp(lambda x: 2.0 * x), ng.custom_jvp(lambda x: 5.0 * x)
+    first.defjvp(lambda p, t: (first(*p), second(*t)))
+    second.defjvp(lambda p, t: (second(*p), first(*t)))
+    assert float(ng.grad(first)(1.0)) == 5.0
+    assert float(ng.grad(second)(1.0)) == 2.0
+
+
+def test_a_rule_may_call_its_function_of_the_primals(engine):
+    exp = ng.custom_jvp(np.exp)
+    exp.defjvp(lambda p, t: (exp(*p), exp(*p) * t[0]))
+    third = ng.grad(ng.grad(ng.grad(exp)))
+    np.testing.assert_allclose(float(third(0.5)), np.exp(0.5), rtol=1e-15)
+
+
+def test_keyword_only_arguments_may_keep_their_defaults():
+    scaled = functools.partial(lambda x, scale: scale * x, scale=0.5)
+    function = ng.custom_jvp(scaled)
+    function.defjvp(lambda p, t: (scaled(*p), 3.0 * t[0]))
+    assert float(function(2.0)) == 1.0
+    assert float(ng.grad(function)(2.0)) == 3.0
+    with pytest.raises(TypeError, match="rules get arguments by position"):
+        function(2.0, scale=1.0)

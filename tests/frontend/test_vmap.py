@@ -49,6 +49,19 @@ def test_a_constant_result_is_repeated():
     np.testing.assert_array_equal(result, [2.0, 2.0, 2.0])
 
 
+def test_what_is_the_same_for_all_is_a_result_once():
+    x = np.arange(3.0)
+    double, shared = ng.vmap(lambda x, w: (2 * x, w + 1), (0, None), (0, None))(x, 3.0)
+    np.testing.assert_array_equal(double, 2 * x)
+    assert float(shared) == 4.0 and shared.shape == ()
+    gradient = ng.grad(lambda w: ng.vmap(lambda _: w * w, out_axes=None)(x))(3.0)
+    assert float(gradient) == 6.0
+    with pytest.raises(ValueError, match="out_axes is None for what differs between examples"):
+        ng.vmap(lambda x: x, out_axes=None)(x)
+    with pytest.raises(TypeError, match="integers, or None"):
+        ng.vmap(lambda x: x, out_axes=0.5)(x)
+
+
 def test_vmap_of_vmap():
     x, y = array(4), array(5)
     outer = ng.vmap(ng.vmap(lambda a, b: a * b + a, (None, 0)), (0, None))

@@ -96,8 +96,9 @@ def custom_jvp(
     -----
     `rule(*nondiff_args, primals, tangents)` returns the result of `f` and its tangent, as a pair;
     `primals` and `tangents` are tuples, with one entry for each argument. It must be linear in the
-    tangents, for reverse mode, unless `defvjp` says another rule, transposes it. Integers have no
-    tangent: it is None. `defjvps` takes a rule for each argument instead, `rule(tangent, result,
+    tangents, for reverse mode, unless `defvjp` says another rule, transposes it. The rule of a
+    linear function may call the function itself of its tangents. Integers have no tangent: it is
+    None. `defjvps` takes a rule for each argument instead, `rule(tangent, result,
     *args)`, whose results are summed.
 
     Examples
@@ -222,7 +223,7 @@ class CustomFunction:
                 )
             )
         call = _Arguments(self, args)
-        if not grad_mode.enabled or not call.variables:
+        if not grad_mode.enabled or not call.variables or _is_of_tangents(self, call):
             return self.f(*args)
         return _recorded(self, call)
 
@@ -234,7 +235,9 @@ class CustomFunction:
         if self._signature is not None:
             bound = self._signature.bind(*args, **kwargs)
             bound.apply_defaults()
-            args, keywords = bound.args, bound.kwargs
+            args = bound.args
+            # Those of the function that nobody gave stay what the function says.
+            keywords = {name: x for name, x in bound.kwargs.items() if name in kwargs}
         if keywords:
             raise TypeError(
                 explain(
@@ -409,9 +412,25 @@ def _recorded(function: CustomFunction, call: _Arguments) -> Any:
 
 class _Running(threading.local):
     fwds: tuple[CustomFunction, ...] = ()  # whose `fwd` runs
+    # What forward rules that run to be transposed have for tangents.
+    transposed: tuple[Node, ...] = ()
 
 
 _running = carried(_Running())
+
+
+def _is_of_tangents(function: CustomFunction, call: _Arguments) -> bool:
+    """Whether a forward rule that is to be transposed calls a function of its tangents which has a
+    forward rule itself: so the rule of a linear function may call this function. What is linear is
+    transposed as it is written, since its rule would ask for its rule."""
+    if function.bwd is not None or not _running.transposed:
+        return False
+    roots = [call.leaves[k]._node for k in call.variables]
+    points = _running.transposed
+    met = history_of(roots, points, since=points[0].serial).ends
+    return not set(points).isdisjoint(met)
+
+
 # A `fwd` may call its own function. For that call it runs when the derivative is asked for.
 _LATER = object()
 
@@ -576,7 +595,12 @@ class Rules:
         the same at all of them, so at 0."""
         with recording(True):
             points = [zero_point(call.leaves[k]._node.type) for k in call.variables]
-            pushed = self._tangents(call, dict(zip(call.variables, points, strict=True)))
+            before = _running.transposed
+            _running.transposed = (*before, *points)
+            try:
+                pushed = self._tangents(call, dict(zip(call.variables, points, strict=True)))
+            finally:
+                _running.transposed = before
         ends = [
             (t, g) for t, g in zip(pushed, given, strict=True) if t is not None and g is not None
         ]

@@ -42,7 +42,7 @@ def cond(
     Raises
     ------
     TypeError
-        If results differ in structure or dtype.
+        If results differ in structure or dtype, or `pred` is no boolean or number.
     ShapeError
         If they differ in shape, or `pred` has one.
 
@@ -57,7 +57,7 @@ def cond(
     >>> ng.cond(True, lambda x: x + 1, lambda x: x - 1, 2.0)
     tensor(3.)
     """
-    node = as_node(pred)
+    node = _chosen_by("cond", "pred", pred, "a boolean or number")
     if node.shape != ():
         raise ShapeError(
             explain(
@@ -92,7 +92,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     >>> ng.switch(1, [lambda x: x, lambda x: x * x], 3.0)
     tensor(9.)
     """
-    node = as_node(index)
+    node = _chosen_by("switch", "index", index, "an integer")
     if node.shape != () or node.dtype.kind not in "iu":
         raise (ShapeError if node.shape != () else TypeError)(
             explain(
@@ -105,6 +105,20 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     if not len(branches):
         raise ValueError(explain("switch", "there is no branch", got={"branches": branches}))
     return _switch("switch", cast(node, np.dtype(np.int64)), tuple(branches), operands)
+
+
+def _chosen_by(operation: str, name: str, value: Any, expected: str) -> Node:
+    """The value that says which branch runs."""
+    if callable(value) or value is None:
+        raise TypeError(
+            explain(
+                operation,
+                "the first argument says which branch runs",
+                got={name: repr(value)},
+                expected=f"{expected}, 0-d; the functions follow it",
+            )
+        )
+    return as_node(value)
 
 
 def _switch(
