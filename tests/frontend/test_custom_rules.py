@@ -560,7 +560,7 @@ def test_arguments_that_are_no_arrays_and_keyword_only_ones_are_refused():
 
     f.defvjp(lambda x, how: (x, None), lambda r, g: (g, None))
     with pytest.raises(TypeError, match="keyword-only"):
-        f(1.0, "text")
+        f(1.0, 2.0, option=2)
 
     @ng.custom_vjp
     def g(x, how):
