@@ -1,13 +1,15 @@
 """The arguments of one call of a compiled function, and how it is known by them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from operator import is_
 from typing import Any
 
 import numpy as np
 
 from numba_grad.dtypes import kind_of
+from numba_grad.errors import explain
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node
 from numba_grad.frontend.inputs.tracing import is_tracing
@@ -73,6 +75,62 @@ class CallArguments:
         rest = iter(dynamic_args)
         args = tuple(x if k in self.static_numbers else next(rest) for k, x in enumerate(self.args))
         return args, {**kwargs, **dict(self.static_named)}
+
+
+def static_parameters(
+    f: Callable[..., Any], numbers: Iterable[int], names: Iterable[str]
+) -> tuple[frozenset[int], frozenset[str]]:
+    """Positions and names of static arguments. What is said in one way holds for the other, as
+    arguments may be given by position or by name; a number below 0 stays one only where `f` takes
+    any number of arguments."""
+    numbers, names = frozenset(numbers), frozenset(names)
+    if not numbers and not names:
+        return numbers, names
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):  # as of some functions in C
+        return numbers, names
+    kinds = {x.kind for x in parameters}
+    positional = [x for x in parameters if x.kind in (x.POSITIONAL_ONLY, x.POSITIONAL_OR_KEYWORD)]
+    named = {x.name for x in parameters if x.kind in (x.POSITIONAL_OR_KEYWORD, x.KEYWORD_ONLY)}
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        count = len(positional)
+        _check_static("static_argnums", numbers - set(range(-count, count)), parameters)
+        numbers = frozenset([k % count for k in numbers])
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        _check_static("static_argnames", names - named, parameters)
+    by_number = [positional[k].name for k in numbers if 0 <= k < len(positional)]
+    by_name = [k for k, x in enumerate(positional) if x.name in names & named]
+    return numbers.union(by_name), names.union(named.intersection(by_number))
+
+
+def _check_static(
+    name: str, unknown: Iterable[Any], parameters: Iterable[inspect.Parameter]
+) -> None:
+    if unknown:
+        raise ValueError(
+            explain(
+                "jit",
+                f"{name} means no parameter of the function",
+                got={name: ", ".join(map(repr, sorted(unknown)))},
+                expected=f"parameters among ({', '.join(map(str, parameters))})",
+            )
+        )
+
+
+def static_key(x: Any) -> Hashable:
+    """A static argument in a signature: what is equal and of different types may be told apart by
+    the function (1, True and 1.0; 0.0 and -0.0)."""
+    if isinstance(x, tuple):
+        return x.__class__, *map(static_key, x)
+    if isinstance(x, frozenset):
+        return x.__class__, frozenset(map(static_key, x))
+    if isinstance(x, float | complex):
+        return x.__class__, repr(x)
+    if is_dataclass(x) and not isinstance(x, type):
+        compared = [static_key(getattr(x, field.name)) for field in fields(x) if field.compare]
+        return x.__class__, x, *compared
+    return x.__class__, x
 
 
 def directly(leaves: Sequence[Any], key: list[object], values: list[Any]) -> bool | None:

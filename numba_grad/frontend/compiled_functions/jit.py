@@ -8,6 +8,7 @@ caller's graph.
 """
 
 import functools
+import sys
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,13 @@ from numba_grad.autograd.forward_ad import current_level
 from numba_grad.config import config
 from numba_grad.errors import PerformanceWarning, explain
 from numba_grad.fresh_thread import on_fresh_stack
-from numba_grad.frontend.compiled_functions.call_arguments import ARRAYS, CallArguments, directly
+from numba_grad.frontend.compiled_functions.call_arguments import (
+    ARRAYS,
+    CallArguments,
+    directly,
+    static_key,
+    static_parameters,
+)
 from numba_grad.frontend.compiled_functions.function_traces import FunctionTrace, rewritten
 from numba_grad.frontend.compiled_functions.specialization import Specialization, host_value
 from numba_grad.frontend.compiled_functions.state_between_calls import (
@@ -62,8 +69,8 @@ def jit(
     f : function of arrays, tensors and numbers, possibly in nested tuples, lists, dicts and
         dataclasses
     static_argnums, static_argnames : arguments that are part of the signature: passed to `f` as
-        they are, hashable. Whatever decides about shapes, loops and branches in Python must be
-        static.
+        they are, hashable, by position or by name. Whatever decides about shapes, loops and
+        branches in Python must be static. Values of different types differ: 1, 1.0 and True.
     control_flow : whether loops and branches of `f` may depend on values: `while`, `for` over
         `range`, `if`, `and`, `or`, `not`, comparisons in a row, conditional expressions, `break`,
         `continue` and early `return`. `f` is then read from its source text, with the functions
@@ -86,6 +93,8 @@ def jit(
         If an argument is neither an array nor a number; for masked arrays, and for classes derived
         from ndarray whose operators are not those of arrays (matrices). Others, as `numpy.memmap`,
         are taken as arrays.
+    ValueError
+        If `f` has no parameter that `static_argnums` or `static_argnames` means.
 
     Notes
     -----
@@ -169,12 +178,13 @@ class Jitted:
         wrap_like(self, f)
         self.__name__: str = getattr(f, "__name__", type(f).__name__)
         self._f = f
-        self._static_argnums = frozenset(
-            (static_argnums,) if isinstance(static_argnums, int) else static_argnums
+        self._static_argnums, self._static_argnames = static_parameters(
+            f,
+            (static_argnums,) if isinstance(static_argnums, int) else static_argnums,
+            (static_argnames,) if isinstance(static_argnames, str) else static_argnames,
         )
-        self._static_argnames = frozenset(
-            (static_argnames,) if isinstance(static_argnames, str) else static_argnames
-        )
+        # With as many arguments by position at most none of these is static.
+        self._first_static = min(self._static_argnums, default=sys.maxsize)
         self._control_flow = control_flow
         if control_flow:
             rewritten(f)  # so that a mistake is reported here
@@ -200,7 +210,7 @@ class Jitted:
         return deep_copied(self, *self._made_by, memo)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if current.trace is None and not self._static_argnums:
+        if current.trace is None and len(args) <= self._first_static:
             # The common call, with arrays, computed tensors and numbers, costs 1 us; in containers,
             # or by name, 3; signatures in general cost 30.
             key: list[object] = []
@@ -341,7 +351,6 @@ class Jitted:
     ) -> "tuple[CallArguments, Hashable]":
         count = len(args)
         static_numbers = {n % count for n in self._static_argnums if -count <= n < count}
-        static = tuple((k, args[k]) for k in sorted(static_numbers))
         static_named = tuple(
             (name, kwargs[name]) for name in sorted(kwargs) if name in self._static_argnames
         )
@@ -362,7 +371,9 @@ class Jitted:
                 )
         tree = dynamic_args, dynamic_kwargs
         dynamic = CallArguments(args, static_numbers, static_named, tree, leaves, structure)
-        key = (dynamic.types, dynamic.numbers, structure, static, static_named)
+        static = tuple((k, static_key(args[k])) for k in sorted(static_numbers))
+        named = tuple((name, static_key(x)) for name, x in static_named)
+        key = (dynamic.types, dynamic.numbers, structure, static, named)
         try:
             hash(key)
         except TypeError:
@@ -370,7 +381,7 @@ class Jitted:
                 explain(
                     f"jit of {self.__name__}",
                     "a static argument is not hashable",
-                    got={"static": [x for _, x in (*static, *static_named)]},
+                    got={"static": dynamic.static},
                     fix="pass a tuple instead of a list, or make the argument an array",
                 )
             ) from None
