@@ -460,6 +460,12 @@ def test_hessian_of_several_arguments_has_mixed_blocks():
     np.testing.assert_allclose(h[0][0], 2 * np.eye(2) * (y**3).sum(), rtol=1e-13, atol=1e-13)
 
 
+def test_hessian_of_several_results_has_one_for_each():
+    found = ng.hessian(lambda x: {"sum": x.sum() ** 3, "squares": x * x})(np.ones(2))
+    np.testing.assert_allclose(found["sum"], np.full((2, 2), 12.0))
+    np.testing.assert_allclose(found["squares"], [[[2, 0], [0, 0]], [[0, 0], [0, 2]]])
+
+
 def test_hessian_is_recorded_once_for_all_its_rows(monkeypatch):
     from numba_grad.graph import node
 

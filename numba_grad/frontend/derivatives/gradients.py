@@ -362,14 +362,13 @@ def _jacobian(
 
 
 def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """A function that computes the second derivatives of `f`, a function with one real, 0-d result.
+    """A function that computes the second derivatives of `f`, which returns real numbers, mostly one.
 
     Returns
     -------
-    function of the same arguments. Its result is `jacobian(grad(f))`: for each leaf of the
-    differentiated arguments, the structure of these again, with Tensors of the shape
-    `first.shape + second.shape`. With a sequence of `argnums`, `result[i][j]` has the derivatives
-    by argument `argnums[i]` and `argnums[j]`.
+    function of the same arguments. Its result is `jacobian(jacrev(f))`: for each leaf of the
+    result of `f` and of the differentiated arguments, the structure of these again, with Tensors of
+    the shape `result.shape + first.shape + second.shape`. With a sequence of `argnums`, `result[i][j]` has the derivatives by argument `argnums[i]` and `argnums[j]`.
 
     Notes
     -----
@@ -383,7 +382,7 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     tensor([[ 6.,  0.],
             [ 0., 12.]])
     """
-    return jacobian(grad(f, argnums), argnums)
+    return jacobian(jacrev(f, argnums), argnums)
 
 
 def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
