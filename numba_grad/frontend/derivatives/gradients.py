@@ -362,13 +362,14 @@ def _jacobian(
 
 
 def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """A function that computes the second derivatives of `f`, which returns real numbers, mostly one.
+    """A function that computes the second derivatives of `f`, a function of real results, often one.
 
     Returns
     -------
     function of the same arguments. Its result is `jacobian(jacrev(f))`: for each leaf of the
     result of `f` and of the differentiated arguments, the structure of these again, with Tensors of
-    the shape `result.shape + first.shape + second.shape`. With a sequence of `argnums`, `result[i][j]` has the derivatives by argument `argnums[i]` and `argnums[j]`.
+    the shape `result.shape + first.shape + second.shape`. With a sequence of `argnums`,
+    `result[i][j]` has the derivatives by argument `argnums[i]` and `argnums[j]`.
 
     Notes
     -----
