@@ -362,7 +362,7 @@ def _jacobian(
 
 
 def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """A function that computes the second derivatives of `f`, a function of real results, often one.
+    """A function that computes the second derivatives of `f`, which has real results, mostly one.
 
     Returns
     -------
