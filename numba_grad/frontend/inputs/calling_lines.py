@@ -106,7 +106,7 @@ class Line:
     @property
     def is_lookup(self) -> bool:
         """Whether it takes an item: `values[x]`."""
-        return self.operation in _LOOKUPS or self.symbol == "["
+        return self.operation in _LOOKUPS or self.symbol == "[]"
 
     @property
     def is_in_place(self) -> bool:

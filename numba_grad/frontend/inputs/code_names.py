@@ -88,6 +88,8 @@ def named_in(code: types.CodeType) -> Named:
     instructions = [x for x in dis.get_instructions(code) if x.opname not in _NOTHING]
     place: NamedPlace | None = None
     for k, instruction in enumerate(instructions):
+        if _is_for_super(instructions, k):
+            continue
         given = instruction.argval
         # From Python 3.13 on one instruction may be about two; attributes are of the last one.
         name: Any = given[-1] if isinstance(given, tuple) and given else given
@@ -138,17 +140,27 @@ def _texts_in(constants: Iterable[Any]) -> Iterator[str]:
 
 
 _NOTHING = frozenset({"CACHE", "RESUME", "NOP", "PUSH_NULL", "PRECALL", "EXTENDED_ARG"})
+# Functions that Python 3.14 makes of the annotations in a class. Only who asks for these calls them.
+OF_ANNOTATIONS = frozenset({"__annotate__", "__annotate_func__"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
 # Who names one of these may read any attribute.
 _DYNAMIC = frozenset({"getattr", "vars", "__dict__", "attrgetter", "asdict", "astuple", "deepcopy"})
 
 
 def _kind_of(operation: str) -> str | None:
-    if operation in ("LOAD_GLOBAL", "LOAD_NAME"):
+    if operation in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
         return "global"
     if operation in ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"):
         return "cell"
     return "local" if "LOAD_FAST" in operation else None
+
+
+def _is_for_super(instructions: list[dis.Instruction], k: int) -> bool:
+    """Whether the class is loaded that `super().f` stands in; before Python 3.12 nobody sees it."""
+    following = instructions[k + 2 : k + 3]
+    return instructions[k].argval == "__class__" and any(
+        x.opname == "LOAD_SUPER_ATTR" for x in following
+    )
 
 
 def _is_update(instructions: list[dis.Instruction], k: int) -> bool:

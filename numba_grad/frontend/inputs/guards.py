@@ -29,6 +29,7 @@ import numpy as np
 from numba_grad.autograd.function import Function
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.frontend.inputs.code_names import (
+    OF_ANNOTATIONS,
     OWN_PLACE,
     UNASSIGNED,
     Named,
@@ -57,6 +58,7 @@ _NOT_OPERATORS = _MAKERS | frozenset(
     {"__repr__", "__str__", "__format__", "__del__", "__hash__", "__sizeof__", "__dir__"}
     | {"__setattr__", "__delattr__", "__init_subclass__", "__class_getitem__", "__deepcopy__"}
     | {"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__copy__"}
+    | OF_ANNOTATIONS
 )
 _OF_METHODS = types.FunctionType | staticmethod | classmethod | property
 

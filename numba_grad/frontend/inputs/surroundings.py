@@ -25,6 +25,7 @@ import numpy as np
 
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.frontend.inputs.code_names import (
+    OF_ANNOTATIONS,
     UNASSIGNED,
     attributes_in_dict,
     contents_of,
@@ -352,7 +353,7 @@ def _attributes_of(thing: Any) -> dict[str, Any]:
         return {
             k: v
             for k, v in vars(thing).items()
-            if k[:2] != "__" or isinstance(v, types.FunctionType)
+            if k[:2] != "__" or (isinstance(v, types.FunctionType) and k not in OF_ANNOTATIONS)
         }
     names = [x for cls in type(thing).__mro__ for x in getattr(cls, "__slots__", ())]
     in_slots = {x: _in_slot(thing, x) for x in names if x[:2] != "__"}
