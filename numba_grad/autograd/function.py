@@ -6,7 +6,6 @@ whose inputs are the tensors that the user passed.
 """
 
 import functools
-import inspect
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numba_grad.autograd import forward_ad
+from numba_grad.autograd.signatures import signature_of
 from numba_grad.autograd.state import state_of
 from numba_grad.autograd.tensor_class import is_tensor, new_tensor, tensor_of
 from numba_grad.dtypes import is_inexact
@@ -433,7 +433,7 @@ class Function:
         """Call the function on tensors and other arguments."""
         has_setup = cls.setup_context is not Function.setup_context
         if has_setup:
-            bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+            bound = signature_of(cls.forward).bind(*args, **kwargs)
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
         call = FunctionCall(cls, args)

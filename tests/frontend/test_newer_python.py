@@ -1,7 +1,7 @@
 """What Python has since 3.12: syntax, as text that older ones need not read, and classes whose
 annotations nobody evaluates."""
 
-import importlib.util
+import runpy
 import sys
 
 import numpy as np
@@ -62,6 +62,29 @@ def f(x):
     return np.sum(x * text.interpolations[0].value if np.sum(x) > 2 else x)
 """,
     ),
+    "annotations that nobody can evaluate": (
+        (3, 14),
+        """
+import numba_grad as ng
+class Twice(ng.autograd.Function):
+    @staticmethod
+    def forward(x: Missing) -> Missing:
+        return x * 2
+    @staticmethod
+    def setup_context(ctx: Missing, inputs: Missing, output: Missing) -> None:
+        pass
+    @staticmethod
+    def backward(ctx, gradient: Missing) -> Missing:
+        return gradient * 2
+@ng.custom_vjp
+def squared(x: Missing) -> Missing:
+    return x * x
+squared.defvjp(lambda x: (x * x, x), lambda x, g: (2 * x * g,))
+def f(x: Missing) -> Missing:
+    total: Missing = np.sum(squared(Twice.apply(x)) * rate)
+    return total if total > 2 else -total
+""",
+    ),
     "exceptions without parentheses": (
         (3, 14),
         """
@@ -83,16 +106,13 @@ def test_newer_syntax(name, tmp_path, numpy_engine):
         pytest.skip("older Python")
     path = tmp_path / "newer.py"
     path.write_text(f"import numpy as np\nrate = 2.0\n{text}")
-    spec = importlib.util.spec_from_file_location("newer", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    jitted = ng.jit(module.f, control_flow=True)
-    gradient = ng.jit(ng.grad(module.f), control_flow=True)
+    f = runpy.run_path(str(path))["f"]
+    jitted, gradient = ng.jit(f, control_flow=True), ng.jit(ng.grad(f), control_flow=True)
     results = []
-    for module.rate in (2.0, 1.5, 2.0):
-        results.append(module.f(X))
+    for f.__globals__["rate"] in (2.0, 1.5, 2.0):
+        results.append(f(X))
         np.testing.assert_allclose(jitted(X), results[-1], rtol=1e-14)
-        np.testing.assert_allclose(gradient(X), ng.grad(module.f)(X), rtol=1e-14)
+        np.testing.assert_allclose(gradient(X), ng.grad(f)(X), rtol=1e-14)
     assert results[0] != results[1]
 
 

@@ -140,7 +140,7 @@ def _texts_in(constants: Iterable[Any]) -> Iterator[str]:
 
 
 _NOTHING = frozenset({"CACHE", "RESUME", "NOP", "PUSH_NULL", "PRECALL", "EXTENDED_ARG"})
-# Functions that Python 3.14 makes of the annotations in a class. Only who asks for these calls them.
+# What Python 3.14 makes of the annotations in a class: functions, which who asks for these calls.
 OF_ANNOTATIONS = frozenset({"__annotate__", "__annotate_func__"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
 # Who names one of these may read any attribute.
