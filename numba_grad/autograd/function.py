@@ -6,6 +6,8 @@ whose inputs are the tensors that the user passed.
 """
 
 import functools
+import inspect
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -13,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numba_grad.autograd import forward_ad
-from numba_grad.autograd.signatures import signature_of
 from numba_grad.autograd.state import state_of
 from numba_grad.autograd.tensor_class import is_tensor, new_tensor, tensor_of
 from numba_grad.dtypes import is_inexact
@@ -521,3 +522,21 @@ def _backward_of(function: type[Function]) -> Callable[..., Any]:
 
 def _is_differentiable(node: Node, non_differentiable: set[Node]) -> bool:
     return is_inexact(node.dtype) and node not in non_differentiable
+
+
+def signature_of(f: Callable[..., Any]) -> inspect.Signature:
+    """As `inspect.signature`, of which Python 3.14 evaluates the annotations: they may name what
+    only type checkers import.
+
+    Raises
+    ------
+    TypeError
+        If `f` cannot be called.
+    ValueError
+        If it does not say.
+    """
+    if sys.version_info < (3, 14):
+        return inspect.signature(f)
+    from annotationlib import Format
+
+    return inspect.signature(f, annotation_format=Format.FORWARDREF)

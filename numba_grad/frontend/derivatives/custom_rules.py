@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.autograd.signatures import signature_of
+from numba_grad.autograd.function import signature_of
 from numba_grad.autograd.state import state_of
 from numba_grad.autograd.tensor_class import is_tensor, tensor_of
 from numba_grad.dtypes import is_inexact

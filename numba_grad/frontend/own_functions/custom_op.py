@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from numba_grad.autograd.forward_ad import has_tangent
-from numba_grad.autograd.function import Context, Function
-from numba_grad.autograd.signatures import signature_of
+from numba_grad.autograd.function import Context, Function, signature_of
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.dtypes import INT64, is_floating, promoted
 from numba_grad.errors import DeviceError, GradientError, explain
