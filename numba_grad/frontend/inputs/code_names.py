@@ -6,6 +6,7 @@ contents_of(cell)    what a variable that functions share holds, or UNASSIGNED
 runs_code(value)     whether each look at an attribute of it runs code of the user's
 """
 
+import contextlib
 import dis
 import functools
 import os
@@ -227,6 +228,16 @@ def attributes_in_dict(value: Any) -> dict[str, Any]:
         return object.__getattribute__(value, "__dict__")
     except AttributeError:
         return {}
+
+
+def attributes_in_slots(value: Any) -> Iterator[tuple[type, str, Any]]:
+    """The class that has a slot, its name as Python has it (`_Model__x`), and what is there."""
+    for cls in type(value).__mro__:
+        if "__slots__" in vars(cls):
+            for name, slot in vars(cls).items():
+                if isinstance(slot, types.MemberDescriptorType):
+                    with contextlib.suppress(AttributeError):  # not assigned yet
+                        yield cls, name, slot.__get__(value)
 
 
 def runs_code(value: Any) -> bool:
