@@ -23,6 +23,11 @@ def _names(code: CodeType) -> dict[int, str]:
     return {step.offset: step.opname for step in dis.get_instructions(code)}
 
 
+def _trace_instructions(frame: FrameType, trace: Callable[..., Any]) -> None:
+    frame.f_trace = trace  # or Python 3.12 and later begin with the next frame of this code only
+    frame.f_trace_opcodes = True
+
+
 def places_in(work: Callable[[], Any]) -> list[Place]:
     """Where an interrupt may come while `work` runs, in the order of the first time."""
     seen: dict[Place, None] = {}
@@ -33,7 +38,7 @@ def places_in(work: Callable[[], Any]) -> list[Place]:
         if not code.co_filename.startswith(PACKAGE):
             return None
         if event == "call":
-            frame.f_trace_opcodes = True
+            _trace_instructions(frame, trace)
             before[frame] = "RESUME"
         elif event == "opcode":
             if before[frame] in _LOOKS_FOR_SIGNALS:
@@ -57,7 +62,8 @@ def interrupted_at(place: Place, work: Callable[[], Any]) -> Any:
         nonlocal is_done
         if frame.f_code is not wanted or is_done:
             return None
-        frame.f_trace_opcodes = True
+        if event == "call":
+            _trace_instructions(frame, trace)
         if event == "opcode" and frame.f_lasti == offset:
             is_done = True
             raise KeyboardInterrupt

@@ -148,6 +148,7 @@ def test_recursion_begins_anew():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_child_does_not_wait_for_what_its_parent_has_under_way(monkeypatch):
     monkeypatch.setattr(forks, "_PATIENCE", 0.05)  # the fork itself waits in vain
     may_go_on, is_there = threading.Event(), threading.Event()

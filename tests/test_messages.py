@@ -72,6 +72,7 @@ IN_A_TRANSFORM = [
         GradientError,
         "np.poly1d(p.convert(kind=Polynomial).coef[::-1])(x) in place of p(x)",
     ),
+    ("ng.jit(lambda x: any(y > 1 for y in x))(x)", TracingError, "np.any(x) in place of any(...)"),
     ("ng.jit(lambda x: x * bool(x[0] > 0))(x)", TracingError, "x itself, or x.astype(bool), in"),
     (
         "ng.jit(lambda x: bisect.bisect_left([1.0, 2.0], x[0]))(x)",

@@ -7,6 +7,7 @@ whose inputs are the tensors that the user passed.
 
 import functools
 import inspect
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -433,7 +434,7 @@ class Function:
         """Call the function on tensors and other arguments."""
         has_setup = cls.setup_context is not Function.setup_context
         if has_setup:
-            bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+            bound = signature_of(cls.forward).bind(*args, **kwargs)
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
         call = FunctionCall(cls, args)
@@ -521,3 +522,21 @@ def _backward_of(function: type[Function]) -> Callable[..., Any]:
 
 def _is_differentiable(node: Node, non_differentiable: set[Node]) -> bool:
     return is_inexact(node.dtype) and node not in non_differentiable
+
+
+def signature_of(f: Callable[..., Any]) -> inspect.Signature:
+    """As `inspect.signature`, of which Python 3.14 evaluates the annotations: they may name what
+    only type checkers import.
+
+    Raises
+    ------
+    TypeError
+        If `f` cannot be called.
+    ValueError
+        If it does not say.
+    """
+    if sys.version_info < (3, 14):
+        return inspect.signature(f)
+    from annotationlib import Format
+
+    return inspect.signature(f, annotation_format=Format.FORWARDREF)

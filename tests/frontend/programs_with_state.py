@@ -24,6 +24,20 @@ class Slotted:
     __slots__ = ("u",)
 
 
+class Hidden:
+    __slots__ = "__u"
+
+    def __init__(self, u):
+        self.__u = u
+
+    def read(self):
+        return self.__u
+
+    def __call__(self, x):
+        self.__u = 2 * self.__u + x
+        return self.__u.sum()
+
+
 class Wrapped:
     """State behind a property."""
 
@@ -68,6 +82,11 @@ def slot(a):
         return s.u.sum()
 
     return f, lambda: s.u
+
+
+def slot_of_a_private_name(a):
+    hidden = Hidden(a(np.zeros(3)))
+    return hidden, hidden.read
 
 
 def tensor_in_place(a):
@@ -369,6 +388,7 @@ def variable_of_a_class(a):
 PROGRAMS = [
     attribute,
     slot,
+    slot_of_a_private_name,
     tensor_in_place,
     adam,
     parameters_in_a_dict,

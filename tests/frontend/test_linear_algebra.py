@@ -234,7 +234,7 @@ def test_cholesky_solutions_are_those_of_scipy(lower):
         a = (np.tril if lower else np.triu)(a @ a.conj().T + np.eye(3, dtype=a.dtype))
         factor = ng.linalg.cho_factor(a, lower)
         expected, is_lower = scipy.linalg.cho_factor(a, lower)
-        assert factor[1] is is_lower is lower
+        assert factor[1] is lower and is_lower == lower
         check(factor[0], (np.tril if lower else np.triu)(expected))
         # Nor that of the factor: SciPy leaves what was there.
         rest = np.triu(np.full((3, 3), 9), 1)

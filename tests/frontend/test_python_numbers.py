@@ -61,6 +61,7 @@ def test_numbers_are_weak_inside_of_jit_as_outside(name, numpy_engine):
             _agree(ARITHMETIC[name], X32, *numbers)
 
 
+@pytest.mark.filterwarnings("ignore:Bitwise inversion:DeprecationWarning")  # since Python 3.12
 def test_integers_and_complex_numbers_are_weak(numpy_engine):
     _agree(lambda x, a: x * a, X8, 2)
     _agree(lambda x, a: x * a, X8, 2.0)

@@ -242,7 +242,8 @@ print(ng.grad(lambda x: np.sum(f(x, np.zeros(2))))(x), "numba" in sys.modules)
 def _started(folder):
     """A process that runs the script, with a cache in a folder."""
     script = folder / "script.py"
-    script.write_text(_SCRIPT)
+    if not script.exists():  # another process may be reading it
+        script.write_text(_SCRIPT)
     return start(script, NUMBA_GRAD_CACHE_DIR=folder / "cache")
 
 

@@ -25,6 +25,13 @@ def comprehensions(a):
     return squares * sum(chosen), products, len(chosen) + max(chosen) * min([v + 1.0 for v in a])
 
 
+def names_of_comprehensions(a):
+    v = 2.0 * a[0]
+    found = [v * v for v in a]
+    rows = [sum([v * w for w in a]) for v in a if v > 0.5]
+    return sum(found) * v, rows[0] * len(rows)
+
+
 def appended_in_loops(a, n):
     both = [1.0]
     for i in range(n, 0, -1):
@@ -100,6 +107,7 @@ def places(a):
 
 CASES = {
     comprehensions: (X,),
+    names_of_comprehensions: (X,),
     appended_in_loops: (X, 3),
     read_while_it_grows: (X,),
     made_in_a_loop: (X,),

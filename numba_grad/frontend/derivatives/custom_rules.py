@@ -5,7 +5,6 @@ of an `autograd.Function` does: its values are what the function recorded, its d
 """
 
 import functools
-import inspect
 import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.autograd.function import signature_of
 from numba_grad.autograd.state import state_of
 from numba_grad.autograd.tensor_class import is_tensor, tensor_of
 from numba_grad.dtypes import is_inexact
@@ -170,7 +170,7 @@ class CustomFunction:
         self.jvp: Rule | None = None
         self._made_by = make, (f, nondiff_argnums)
         try:
-            self._signature = inspect.signature(f)
+            self._signature = signature_of(f)
         except (TypeError, ValueError):
             self._signature = None
 

@@ -197,7 +197,7 @@ def cross(
     """The cross product of vectors of three components along the given axes; others broadcast.
 
     Two components are three, the last of them 0; of two vectors with two components the result is
-    that third component alone. NumPy deprecates vectors of two components; here they stay.
+    that third component alone. NumPy 2.5 has no vectors of two components; here they stay.
 
     Raises
     ------

@@ -107,10 +107,10 @@ def _next_half(x: Node, y: Node) -> Node:
     step = OPS["detach"](OPS["where"](is_up, size, -size))
     largest = OPS["copysign"](scalar_leaf(float(limits.max), FLOAT32), x)
     moved = OPS["where"](OPS["isinf"](x), OPS["detach"](largest), x + step)
-    # The zero after the least number has its sign; of equal numbers NumPy takes x, in float16.
+    # The zero after the least number has its sign; of equal numbers it is y, also that of a zero.
     is_zero = OPS["logical_and"](OPS["equal"](moved, zero), OPS["not_equal"](x, zero))
     moved = OPS["where"](is_zero, OPS["detach"](OPS["copysign"](zero, x)), moved)
-    result = OPS["where"](OPS["equal"](x, y), x, moved)
+    result = OPS["where"](OPS["equal"](x, y), OPS["nextafter"](x, y), moved)
     return cast(OPS["where"](OPS["isnan"](y), OPS["detach"](y), result), dtype)
 
 

@@ -106,7 +106,7 @@ class Line:
     @property
     def is_lookup(self) -> bool:
         """Whether it takes an item: `values[x]`."""
-        return self.operation in _LOOKUPS or self.symbol == "["
+        return self.operation in _LOOKUPS or self.symbol == "[]"
 
     @property
     def is_in_place(self) -> bool:
@@ -302,9 +302,13 @@ def instead_of_truth() -> str:
     if line is None:
         return ""
     expression = line.expression()
-    if not isinstance(expression, ast.Call):
+    function = expression.func if isinstance(expression, ast.Call) else expression
+    if function is None:
         return _of_called_as_written(line.frame)
-    called, name = line.evaluated(expression.func), ast.unparse(expression.func)
+    called, name = line.evaluated(function), ast.unparse(function)
+    # Since Python 3.14 `any(... for ...)` is a loop, which stands where its name does.
+    if function is expression and called is not any and called is not all:
+        return _of_called_as_written(line.frame)
     if called is bool:
         return (
             f"x itself, or x.astype(bool), in place of {name}(x); ng.where(condition, x, y) for "

@@ -6,6 +6,7 @@ contents_of(cell)    what a variable that functions share holds, or UNASSIGNED
 runs_code(value)     whether each look at an attribute of it runs code of the user's
 """
 
+import contextlib
 import dis
 import functools
 import os
@@ -88,6 +89,8 @@ def named_in(code: types.CodeType) -> Named:
     instructions = [x for x in dis.get_instructions(code) if x.opname not in _NOTHING]
     place: NamedPlace | None = None
     for k, instruction in enumerate(instructions):
+        if _is_for_super(instructions, k):
+            continue
         given = instruction.argval
         # From Python 3.13 on one instruction may be about two; attributes are of the last one.
         name: Any = given[-1] if isinstance(given, tuple) and given else given
@@ -138,17 +141,27 @@ def _texts_in(constants: Iterable[Any]) -> Iterator[str]:
 
 
 _NOTHING = frozenset({"CACHE", "RESUME", "NOP", "PUSH_NULL", "PRECALL", "EXTENDED_ARG"})
+# What Python 3.14 makes of the annotations in a class: functions, which who asks for these calls.
+OF_ANNOTATIONS = frozenset({"__annotate__", "__annotate_func__"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
 # Who names one of these may read any attribute.
 _DYNAMIC = frozenset({"getattr", "vars", "__dict__", "attrgetter", "asdict", "astuple", "deepcopy"})
 
 
 def _kind_of(operation: str) -> str | None:
-    if operation in ("LOAD_GLOBAL", "LOAD_NAME"):
+    if operation in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
         return "global"
     if operation in ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"):
         return "cell"
     return "local" if "LOAD_FAST" in operation else None
+
+
+def _is_for_super(instructions: list[dis.Instruction], k: int) -> bool:
+    """Whether the class is loaded that `super().f` stands in; before Python 3.12 nobody sees it."""
+    following = instructions[k + 2 : k + 3]
+    return instructions[k].argval == "__class__" and any(
+        x.opname == "LOAD_SUPER_ATTR" for x in following
+    )
 
 
 def _is_update(instructions: list[dis.Instruction], k: int) -> bool:
@@ -215,6 +228,16 @@ def attributes_in_dict(value: Any) -> dict[str, Any]:
         return object.__getattribute__(value, "__dict__")
     except AttributeError:
         return {}
+
+
+def attributes_in_slots(value: Any) -> Iterator[tuple[type, str, Any]]:
+    """The class that has a slot, its name as Python has it (`_Model__x`), and what is there."""
+    for cls in type(value).__mro__:
+        if "__slots__" in vars(cls):
+            for name, slot in vars(cls).items():
+                if isinstance(slot, types.MemberDescriptorType):
+                    with contextlib.suppress(AttributeError):  # not assigned yet
+                        yield cls, name, slot.__get__(value)
 
 
 def runs_code(value: Any) -> bool:

@@ -29,10 +29,12 @@ import numpy as np
 from numba_grad.autograd.function import Function
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.frontend.inputs.code_names import (
+    OF_ANNOTATIONS,
     OWN_PLACE,
     UNASSIGNED,
     Named,
     attributes_in_dict,
+    attributes_in_slots,
     contents_of,
     is_class_of_library,
     is_module_of_library,
@@ -57,6 +59,7 @@ _NOT_OPERATORS = _MAKERS | frozenset(
     {"__repr__", "__str__", "__format__", "__del__", "__hash__", "__sizeof__", "__dir__"}
     | {"__setattr__", "__delattr__", "__init_subclass__", "__class_getitem__", "__deepcopy__"}
     | {"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__copy__"}
+    | OF_ANNOTATIONS
 )
 _OF_METHODS = types.FunctionType | staticmethod | classmethod | property
 
@@ -479,15 +482,9 @@ def _own_attributes(value: Any) -> Iterator[tuple[str, str, Any]]:
     """Name, text that reads it, and value of each attribute. No code of the user's runs."""
     for name, found in list(attributes_in_dict(value).items()):
         yield name, f"{{}}.__dict__[{name!r}]", found
-    for cls in type(value).__mro__:
-        if is_class_of_library(cls):
-            continue
-        for name, found in vars(cls).items():
-            if isinstance(found, types.MemberDescriptorType):
-                try:
-                    yield name, f"{{}}.{name}", found.__get__(value)
-                except AttributeError:  # not assigned yet
-                    continue
+    for cls, name, found in attributes_in_slots(value):
+        if not is_class_of_library(cls):
+            yield name, f"{{}}.{name}", found
 
 
 def _found_attribute(value: Any, name: str) -> Any:

@@ -25,8 +25,10 @@ import numpy as np
 
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.frontend.inputs.code_names import (
+    OF_ANNOTATIONS,
     UNASSIGNED,
     attributes_in_dict,
+    attributes_in_slots,
     contents_of,
     is_class_of_library,
     is_of_library,
@@ -352,11 +354,9 @@ def _attributes_of(thing: Any) -> dict[str, Any]:
         return {
             k: v
             for k, v in vars(thing).items()
-            if k[:2] != "__" or isinstance(v, types.FunctionType)
+            if k[:2] != "__" or (isinstance(v, types.FunctionType) and k not in OF_ANNOTATIONS)
         }
-    names = [x for cls in type(thing).__mro__ for x in getattr(cls, "__slots__", ())]
-    in_slots = {x: _in_slot(thing, x) for x in names if x[:2] != "__"}
-    in_slots = {k: v for k, v in in_slots.items() if v is not UNASSIGNED}
+    in_slots = {name: held for _, name, held in attributes_in_slots(thing)}
     found = in_slots | attributes_in_dict(thing)
     of_class = type(thing)
     return {
@@ -366,14 +366,10 @@ def _attributes_of(thing: Any) -> dict[str, Any]:
     }
 
 
-def _in_slot(thing: Any, name: str) -> Any:
-    try:
-        return object.__getattribute__(thing, name)
-    except AttributeError:
-        return UNASSIGNED
-
-
 def attribute_of(thing: Any, name: str) -> Any:
     """An attribute of an object or a class itself, or UNASSIGNED."""
     held = vars(thing) if isinstance(thing, type) else attributes_in_dict(thing)
-    return held[name] if name in held else _in_slot(thing, name)
+    try:
+        return held[name] if name in held else object.__getattribute__(thing, name)
+    except AttributeError:
+        return UNASSIGNED

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from numba_grad.autograd.forward_ad import has_tangent
-from numba_grad.autograd.function import Context, Function
+from numba_grad.autograd.function import Context, Function, signature_of
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.dtypes import INT64, is_floating, promoted
 from numba_grad.errors import DeviceError, GradientError, explain
@@ -210,7 +210,7 @@ def _shape_of_first(first: Type, *others: Type) -> tuple[int, ...]:
 
 def _interface(name: str, rule: Rule) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, Any]]:
     """The arrays and the numbers that an operation takes, and defaults of the numbers."""
-    parameters = inspect.signature(rule).parameters.values()
+    parameters = signature_of(rule).parameters.values()
     kinds = {p.kind for p in parameters}
     arrays = tuple([p.name for p in parameters if p.kind is not p.KEYWORD_ONLY])
     if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} or not arrays:
@@ -219,7 +219,7 @@ def _interface(name: str, rule: Rule) -> tuple[tuple[str, ...], tuple[str, ...],
                 name,
                 "its parameters are those of `shape`, or of an elementwise function: at least one "
                 "array, and no * or **",
-                got={"parameters": inspect.signature(rule)},
+                got={"parameters": signature_of(rule)},
             )
         )
     numbers = tuple([p.name for p in parameters if p.kind is p.KEYWORD_ONLY])

@@ -79,7 +79,7 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
         return wrap(_moved(device_kind("cuda").node_from_dlpack(x, copy), wanted, copy))
     try:
         array = dlpack.array_from(x, False if copy is False else None)
-    except RuntimeError as error:
+    except (RuntimeError, BufferError) as error:  # the latter from NumPy 2.5 on
         # NumPy's word for dtypes that it has not, and for memory of another device.
         raise BufferError(
             explain(

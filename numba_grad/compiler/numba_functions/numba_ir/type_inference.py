@@ -3,8 +3,10 @@
 # Numba's annotations are few, and wrong where they come from class attributes set at run time.
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 
+import dis
 import inspect
 from collections.abc import Sequence
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -84,6 +86,17 @@ class _Typing(CompilerBase):
         return [passes]
 
 
+def _without_handlers_of_comprehensions(code: CodeType) -> CodeType:
+    """Code without handlers of exceptions, if none of them is of a `try` or a `with`.
+
+    Since Python 3.12 a comprehension is no function of its own. Whatever is raised in one, its
+    handler only has the variables of the function hold what they did, and raises it again.
+    """
+    if any(x.opname == "PUSH_EXC_INFO" for x in dis.get_instructions(code)):
+        return code
+    return code.replace(co_exceptiontable=b"")
+
+
 def typed(function: Any, arguments: Sequence[types.Type]) -> Any:
     """Numba's state after type inference.
 
@@ -100,6 +113,7 @@ def typed(function: Any, arguments: Sequence[types.Type]) -> Any:
     pipeline = _Typing(context, target, None, tuple(arguments), None, flags, {})
     state = pipeline.state
     state.func_id = bytecode.FunctionIdentity.from_function(function)
+    state.func_id.code = _without_handlers_of_comprehensions(state.func_id.code)
     state.bc = bytecode.ByteCode(state.func_id)
     state.lifted, state.lifted_from = (), None
     try:

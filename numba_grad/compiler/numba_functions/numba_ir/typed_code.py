@@ -25,6 +25,22 @@ class TypedCode:
         self.return_type: Any = state.return_type
         self.blocks: dict[int, Any] = with_whole_headers(state.func_ir.blocks)
         self.typemap: dict[str, Any] = state.typemap
+        self._forget_undefined()
+
+    def _forget_undefined(self) -> None:
+        """Leave out variables without a value: since Python 3.12 a comprehension keeps what the
+        function has under the names of its own, and gives it back."""
+
+        def is_undefined(variable: Any) -> bool:
+            name = getattr(variable, "name", "")
+            return isinstance(self.typemap.get(name), types.UndefVar)
+
+        for block in self.blocks.values():
+            for phi in block.find_exprs("phi"):
+                phi.incoming_values[:] = [
+                    ir.UNDEFINED if is_undefined(x) else x for x in phi.incoming_values
+                ]
+            block.body = [x for x in block.body if not is_undefined(getattr(x, "target", None))]
 
     def type_of(self, variable: Any) -> Any:
         return types.unliteral(self.typemap[variable.name])
