@@ -59,6 +59,10 @@ class PerformanceWarning(UserWarning):
     """Something that works, and takes far longer than another way of writing it."""
 
 
+class TracingWarning(UserWarning):
+    """What is traced may do something else than without tracing, and raises no error."""
+
+
 class ArchiveError(ValueError):
     """An archive of kernels that is damaged, or for another kind of machine."""
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.errors import DTypeError, GradientError, TracingError
+from numba_grad.errors import DTypeError, GradientError, TracingError, TracingWarning
 from tests.counting import functions_entered
 from tests.processes import run_python
 
@@ -374,3 +374,20 @@ def test_numbers_stay_as_they_are(x):
 
     assert ng.jit(f)(x) == 6.0
     assert x == 2.0
+
+
+@pytest.mark.parametrize("caught", [TypeError, Exception])
+def test_a_tracing_error_that_the_function_catches_is_a_warning(caught):
+    def f(x, n):
+        try:
+            count = int(n)
+        except caught:
+            count = 1
+        return count * x
+
+    jitted = ng.jit(f)
+    expected = r"jit of f: .* caught a TracingError .*\n  error : int: needs the value"
+    with pytest.warns(TracingWarning, match=expected) as warned:
+        assert jitted(2.0, 3) == 2.0
+    assert warned[0].filename == __file__
+    assert jitted(2.0, 3) == 2.0  # compiled, without another warning

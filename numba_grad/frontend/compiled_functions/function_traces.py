@@ -12,7 +12,7 @@ import numpy as np
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.compiler.known_bodies import known_body
 from numba_grad.dtypes import is_inexact
-from numba_grad.errors import TracingError, explain
+from numba_grad.errors import TracingError, TracingWarning, explain
 from numba_grad.fresh_thread import imported
 from numba_grad.frontend.compiled_functions.call_arguments import ARRAYS, CallArguments
 from numba_grad.frontend.compiled_functions.specialization import Specialization
@@ -24,6 +24,7 @@ from numba_grad.frontend.compiled_functions.state_between_calls import (
 )
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, shared_copy
+from numba_grad.frontend.inputs.calling_lines import warn_at_calling_line
 from numba_grad.frontend.inputs.changed_arguments import (
     NewContents,
     as_before,
@@ -171,7 +172,22 @@ class FunctionTrace:
             current.trace = outer
             if not is_done:
                 forget_tensors_of(self._around, self._first)
+        if trace.refused:
+            self._warn_of_caught(trace.refused[0])
         return _Outcome(trace, scope, outputs, structure, assigned, changed)
+
+    def _warn_of_caught(self, message: str) -> None:
+        """As `try: n = int(x)` with `except TypeError` does, or `except Exception`."""
+        warn_at_calling_line(
+            explain(
+                f"jit of {self._name}",
+                "the function has caught a TracingError and gone on, and this is compiled: with a "
+                "value at hand there is no error",
+                got={"error": message.replace("\n", "\n  ")},
+                fix="what the error says; or no `except` around it, which also catches TypeError",
+            ),
+            TracingWarning,
+        )
 
     def _state(
         self,

@@ -9,7 +9,6 @@ caller's graph.
 
 import functools
 import sys
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +34,7 @@ from numba_grad.frontend.compiled_functions.state_between_calls import (
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, own_array, plain, wrap
+from numba_grad.frontend.inputs.calling_lines import warn_at_calling_line
 from numba_grad.frontend.inputs.changed_arguments import (
     change,
 )
@@ -434,7 +434,7 @@ class Jitted:
     def _note_rerun(self, key: Hashable, state: StateBetweenCalls) -> None:
         """Say once that calls take long, and why. The first one may make what later ones find."""
         if self._rerun == key:
-            warnings.warn(
+            warn_at_calling_line(
                 explain(
                     f"jit of {self.__name__}",
                     "Python runs the function at each call, which takes milliseconds, because it "
@@ -445,7 +445,6 @@ class Jitted:
                     "with a key that is an argument, in place of generators",
                 ),
                 PerformanceWarning,
-                stacklevel=5,
             )
             key = None
         if self._rerun is not None:

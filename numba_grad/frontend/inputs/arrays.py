@@ -585,15 +585,16 @@ def computed_value(node: Node, operation: str) -> Any:
             for argument in traced_arguments([node]):
                 check_inside(argument, node)
                 check_compiled(argument)
-            raise TracingError(
-                explain(
-                    operation,
-                    "needs the value of a tensor while a function is being traced: there is none",
-                    got={"tensor": node.type},
-                    expected="operations on tensors only, inside jit, vmap, loops and branches",
-                    fix=_fix_under_tracing(operation),
-                )
+            message = explain(
+                operation,
+                "needs the value of a tensor while a function is being traced: there is none",
+                got={"tensor": node.type},
+                expected="operations on tensors only, inside jit, vmap, loops and branches",
+                fix=_fix_under_tracing(operation),
             )
+            if current.trace is not None:
+                current.trace.refused.append(message)
+            raise TracingError(message)
         values_asked_for(node)
         evaluate([node], is_look=current.trace is None)
         value = node.value

@@ -13,6 +13,7 @@ import opcode
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -174,6 +175,14 @@ def calling_line() -> Line | None:
     while frame is not None and _module(frame).startswith(_NOT_THE_USERS):
         frame = frame.f_back
     return None if frame is None else Line(frame)
+
+
+def warn_at_calling_line(message: str, category: type[Warning]) -> None:
+    """A warning that names the line which `calling_line` is."""
+    frame, depth = sys._getframe(1), 2
+    while frame.f_back is not None and _module(frame).startswith(_NOT_THE_USERS):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(message, category, stacklevel=depth)
 
 
 def _module(frame: FrameType) -> str:

@@ -79,6 +79,8 @@ class Trace:
         self._tensors: dict[Node, Any] = {}  # whose values were asked for
         # Whether what the jitted functions that were called inside stand for is as it was.
         self.inner_checks: list[Check] = []
+        # What errors said that there is no value yet: if it goes on, somebody has caught them.
+        self.refused: list[str] = []
 
     def node_of(self, array: np.ndarray) -> Node:
         """The leaf that stands for `array`: the same one, as long as nobody writes to it."""
