@@ -134,9 +134,25 @@ def _norms_and_quantiles(y: Any, s: Any) -> Any:
     )
 
 
+def _places(y: Any, s: Any) -> Any:
+    z, x = y.copy(), np.reshape(y, (3, 3)).copy()
+    i, k = np.where(y > s)[0], np.flatnonzero(y > 0.2)
+    z[i] = y[i] * 2 + s
+    z[np.nonzero(y < 0)] -= 1.0
+    z[i] += 3.0 * i
+    rising = np.where(np.diff(y) > 0)[0]
+    z[rising] *= 1.5
+    rows, columns = np.where(x > s)
+    x[rows, columns] *= s
+    np.add.at(x, (rows, columns), 1.0)
+    sums = [z[k].sum(), np.sum(y[k - 1] * y[k]), y[rising + 1].max(), x[columns, rows].sum()]
+    sums += [y[rows].mean(), x[:, np.where(x[0] > 0)[0]].sum(), x[rows].sum(), 1.0 * i.size]
+    return np.concatenate([z, x.ravel(), np.stack(sums)])
+
+
 LONGER = [
     *(_power_of_named_mask, _factor_of_what_has_no_logarithm, _into_zeros, _numpy_of_tensors),
-    *(_rows, _columns, _sums, _parts_of_it, _norms_and_quantiles),
+    *(_rows, _columns, _sums, _parts_of_it, _norms_and_quantiles, _places),
 ]
 PROGRAMS = [_log_in_place, *[pytest.param(f, marks=pytest.mark.thorough) for f in LONGER]]
 
@@ -420,6 +436,7 @@ REFUSED = {
     "cumsum": lambda x: x[x > 0].cumsum(),
     "stack": lambda x: np.stack([x[x > 0], x[x > 0]]),
     "where": lambda x: np.where(x[x > 0] > 1),
+    "(index)": lambda x: x.copy().__setitem__(np.where(x > 0)[0] - 1, 1.0),
     "add": lambda x: x[x > 0] + x[x < 0],
     "subtract": lambda x: x - x[x > 0],
     "multiply": lambda x: x[x > 0] * (1.0, 2.0, 3.0),

@@ -18,13 +18,14 @@ INSTEAD = {
             "ctypes",
             "data",
             "flags",
-            "strides",
             "byteswap",
             "getfield",
             "setflags",
         )
     },
     **{name: f"x.detach().numpy().{name}(...)" for name in ("dump", "dumps", "tobytes", "tofile")},
+    "strides": "np.lib.stride_tricks.sliding_window_view(x, n) for windows; "
+    "x.detach().numpy().strides",
     "resize": "np.resize(x, shape), or x[:n], a view",
     "view": "x.reshape(shape) for PyTorch's view; x[...] for NumPy's, which shares elements; "
     "x.astype(dtype) for values of another dtype",

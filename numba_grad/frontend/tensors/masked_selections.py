@@ -9,6 +9,7 @@ mask is a `where`, and so is what a reduction makes of it:
     x[mask][:, None] * y[mask]      further axes, and columns, are those of the elements
     a = x[mask]; a[a > 1]           x where both masks are true
     x[mask][-1]                     where as many are true as there are; of none nan
+    i = np.where(mask)[0]; x[i]     the mask in place of its places
 
 All that comes in goes through a `where`, tensors without axes too, and all that goes out through
 another one. So what a function or its derivatives are elsewhere, inf or nan, gets nowhere: neither
@@ -34,6 +35,7 @@ from numba_grad.frontend.functions import (
     elementwise,
     numbers,
     order_statistics,
+    padding,
     reductions,
     scans,
 )
@@ -51,6 +53,7 @@ from numba_grad.ops.index_expressions import (
     MaskedRegion,
     masked_region,
     read_region,
+    take_index,
     without_count,
     write_where,
 )
@@ -85,14 +88,18 @@ def _refusing(name: str) -> Callable[..., NoReturn]:
 class MaskedSelection(NDArrayOperatorsMixin, Selection):
     """`x[mask]`, or what functions made of it. Made by `selected`."""
 
-    __slots__ = ("_elements", "_region")
+    __slots__ = ("_axis", "_elements", "_longer_masks", "_region")
 
     _elements: "Tensor"
     _region: MaskedRegion
+    _axis: int | None  # of the mask, along which these are the places of its true elements
+    _longer_masks: dict[Any, Node]  # as an index of longer axes: the same node each time
 
-    def __init__(self, elements: "Tensor", region: MaskedRegion) -> None:
+    def __init__(self, elements: "Tensor", region: MaskedRegion, axis: int | None = None) -> None:
         self._elements = elements
         self._region = region
+        self._axis = axis
+        self._longer_masks = {}
 
     # What is known of it
 
@@ -335,6 +342,29 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
             return method((self,), {})
         return lambda *args, **kwargs: method((self, *args), kwargs)
 
+    # As an index
+
+    def as_places(self, axis: int) -> "MaskedSelection":
+        """The same elements, which are the places of those of the mask along an axis of it."""
+        return MaskedSelection(self._elements, self._region, axis)
+
+    def as_mask(self, index: Sequence[Any], sizes: tuple[int, ...] | None) -> tuple[Any, int]:
+        """The mask, where these and what follows are its places, axis by axis: in place of all of
+        these, and false beyond its own sizes. Else itself."""
+        mask = self._region.mask
+        rank = len(mask.shape)
+        run = [x for x in index[:rank] if isinstance(x, MaskedSelection)]
+        is_run = [x._axis for x in run] == list(range(rank))
+        if not is_run or not all(_is_same(x._region.mask, mask) for x in run):
+            return self, 1
+        beyond = tuple([m - n for m, n in zip(sizes or mask.shape, mask.shape, strict=False)])
+        if len(beyond) < rank or min(beyond) < 0 or not any(beyond):
+            return mask, rank
+        if beyond not in self._longer_masks:
+            longer = padding.pad(wrap(as_node(mask)), [(0, n) for n in beyond])
+            self._longer_masks[beyond] = longer._node
+        return self._longer_masks[beyond], rank
+
     # What it becomes
 
     def _of_elements(self, function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -406,7 +436,8 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
                 "the same mask; x[mask] = ... of those; sum, prod, mean, var, std, min, max, any, "
                 "all, median, norm and count_nonzero; its columns, and one element of it",
                 fix="v[mask] in place of an array v of the shape of x; ng.where(mask, x, 0) in "
-                "place of x[mask]; np.count_nonzero(mask) in place of len(x[mask])",
+                "place of x[mask]; np.count_nonzero(mask) in place of len(x[mask]); "
+                "np.argmax(mask), the first place where it is true",
             )
         )
 
@@ -421,14 +452,39 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
 
 
 def selected(x: Node, index: Any) -> MaskedSelection | None:
-    """`x[index]`, for an index with one mask whose value is not there; None for any other."""
+    """`x[index]`, for an index with one mask whose value is not there, or with integers that such
+    a mask selects; None for any other."""
     entries = index if isinstance(index, tuple) else (index,)
+    chosen = [entry for entry in entries if isinstance(entry, MaskedSelection)]
+    if chosen:
+        return _at_selected_places(x, entries, chosen)
     if not any(isinstance(e, Node) and e.dtype.kind == "b" and _is_traced(e) for e in entries):
         return None
     region = masked_region(index, x.shape)
     if region is None:
         return None
     return MaskedSelection(wrap(_gated(read_region(x, region), region)), region)
+
+
+def _at_selected_places(
+    x: Node, index: Sequence[Any], chosen: Sequence[MaskedSelection]
+) -> MaskedSelection:
+    """`x[places]`: read at all places, those that are not selected being 0."""
+    first = chosen[0]
+    same = all(_is_same_selection(e._region, first._region) for e in chosen)
+    at = next(k for k, e in enumerate(index) if e is first)
+    beside = list(index[at : at + len(chosen)])
+    others = [*index[:at], *index[at + len(chosen) :]]
+    is_simple = all(isinstance(e, slice) for e in others)
+    if not same or not is_simple or beside != list(chosen) or first.ndim > 1:
+        first._refuse("index", {"index": index})
+    if any(e.dtype.kind not in "iu" for e in chosen):
+        first._refuse("index", {"index": index})
+    condition = first._region.condition(x.type.device)
+    places = [OPS["where"](condition, e.elements, full(0, (), e.dtype)) for e in chosen]
+    result = take_index(x, (*index[:at], *places, *index[at + len(chosen) :]))
+    region = first._region._replace(after=len(x.shape) - at - len(chosen))
+    return MaskedSelection(wrap(_gated(result, region)), region)
 
 
 def _is_traced(mask: Node) -> bool:
