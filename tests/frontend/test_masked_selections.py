@@ -117,7 +117,10 @@ def _parts_of_it(y: Any, s: Any) -> Any:
     above[above > s] = 5.0 * s
     above[above < 1] += s
     last = above[(y > 1).sum() - 1] * above[-2]
-    return np.concatenate([z.ravel(), part[0], part[-1, 1:], part[:, None, 1].sum(0), last[None]])
+    gram = x[m].T @ x[m] + (z[:, y[:2] > 0] @ z[:, y[:2] > 0].T)[:2, 1:]
+    moments = np.append(gram, np.dot(x[m].T, y[:3][m]))
+    parts = [part[0], part[-1, 1:], part[:, None, 1].sum(0), last[None], moments]
+    return np.concatenate([z.ravel(), *parts])
 
 
 def _norms_and_quantiles(y: Any, s: Any) -> Any:

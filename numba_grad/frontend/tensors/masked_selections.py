@@ -125,6 +125,18 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
         """Those of the array, in their places; anything where the mask is false."""
         return self._elements._node
 
+    @property
+    def T(self) -> "MaskedSelection":
+        """Of rows, columns."""
+        x, after = self._elements, self._region.after
+        if self.ndim > 2:
+            self._refuse("T")
+        before = self.ndim - after - 1
+        first = x.ndim - after if after else before  # of the axes that come first now
+        axes = list(range(x.ndim))
+        turned = x.transpose(axes[first:] + axes[:first])
+        return MaskedSelection(turned, self._region._replace(after=before))
+
     def copy(self, order: str = "K") -> "MaskedSelection":
         """The same elements; gradients flow through."""
         return MaskedSelection(self._elements, self._region)
@@ -405,8 +417,12 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
                 region = self._region._replace(after=rank - 1)
                 result = _gated(as_node(function(self._elements, y)), region)
                 return MaskedSelection(wrap(result), region)
-        elif isinstance(x, MaskedSelection) and x.ndim == y.ndim == 1 and is_inexact(x.dtype):
-            return (x * y).sum()
+        elif isinstance(x, MaskedSelection) and is_inexact(x.dtype):
+            if x.ndim == y.ndim == 1:
+                return (x * y).sum()
+            is_sum_of_chosen = x._region.after == 0 and y._region.after == y.ndim - 1 <= 1
+            if is_sum_of_chosen and _is_same(x._region.mask, y._region.mask):
+                return function(x._in_one_axis(0), y._in_one_axis(0))
         self._refuse(function.__name__)
 
     def _into(self, out: Sequence[Any], result: Any, name: str) -> Any:
