@@ -144,11 +144,15 @@ def _places(y: Any, s: Any) -> Any:
     z[np.nonzero(y < 0)] -= 1.0
     z[i] += 3.0 * i
     rising = np.where(np.diff(y) > 0)[0]
-    z[rising] *= 1.5
     rows, columns = np.where(x > s)
     x[rows, columns] *= s
     np.add.at(x, (rows, columns), 1.0)
-    sums = [z[k].sum(), np.sum(y[k - 1] * y[k]), y[rising + 1].max(), x[columns, rows].sum()]
+    sums = [
+        z[k].sum(),
+        np.sum(y[k - 1] * y[k]),
+        (y[rising + 1] - y[rising]).max(),
+        x[columns, rows].sum(),
+    ]
     sums += [y[rows].mean(), x[:, np.where(x[0] > 0)[0]].sum(), x[rows].sum(), 1.0 * i.size]
     return np.concatenate([z, x.ravel(), np.stack(sums)])
 

@@ -59,7 +59,7 @@ def _with_masks(index: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, ..
         entry, count = index[at], 1
         if isinstance(entry, Selection):
             is_plain = not any(e is None or e is Ellipsis for e in index[:at])
-            entry, count = entry.as_mask(index[at:], shape[at:] if is_plain else None)
+            entry, count = entry.as_mask(index[at:], shape[at:] if is_plain else ())
         entries.append(entry)
         at += count
     return tuple(entries)

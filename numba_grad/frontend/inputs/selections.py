@@ -20,7 +20,7 @@ class Selection:
         """What `function` makes of this one along axes."""
         raise NotImplementedError
 
-    def as_mask(self, index: Sequence[Any], sizes: tuple[int, ...] | None) -> tuple[Any, int]:
+    def as_mask(self, index: Sequence[Any], sizes: tuple[int, ...]) -> tuple[Any, int]:
         """What an index of axes of these sizes begins with that begins with this one, and in place
         of how many entries."""
         raise NotImplementedError

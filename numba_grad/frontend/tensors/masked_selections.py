@@ -35,7 +35,6 @@ from numba_grad.frontend.functions import (
     elementwise,
     numbers,
     order_statistics,
-    padding,
     reductions,
     scans,
 )
@@ -88,18 +87,16 @@ def _refusing(name: str) -> Callable[..., NoReturn]:
 class MaskedSelection(NDArrayOperatorsMixin, Selection):
     """`x[mask]`, or what functions made of it. Made by `selected`."""
 
-    __slots__ = ("_axis", "_elements", "_longer_masks", "_region")
+    __slots__ = ("_axis", "_elements", "_region")
 
     _elements: "Tensor"
     _region: MaskedRegion
     _axis: int | None  # of the mask, along which these are the places of its true elements
-    _longer_masks: dict[Any, Node]  # as an index of longer axes: the same node each time
 
     def __init__(self, elements: "Tensor", region: MaskedRegion, axis: int | None = None) -> None:
         self._elements = elements
         self._region = region
         self._axis = axis
-        self._longer_masks = {}
 
     # What is known of it
 
@@ -360,22 +357,16 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
         """The same elements, which are the places of those of the mask along an axis of it."""
         return MaskedSelection(self._elements, self._region, axis)
 
-    def as_mask(self, index: Sequence[Any], sizes: tuple[int, ...] | None) -> tuple[Any, int]:
-        """The mask, where these and what follows are its places, axis by axis: in place of all of
-        these, and false beyond its own sizes. Else itself."""
+    def as_mask(self, index: Sequence[Any], sizes: tuple[int, ...]) -> tuple[Any, int]:
+        """The mask, where these and what follows are its places, axis by axis, in axes of its
+        sizes: in place of all of these. Else itself."""
         mask = self._region.mask
         rank = len(mask.shape)
         run = [x for x in index[:rank] if isinstance(x, MaskedSelection)]
-        is_run = [x._axis for x in run] == list(range(rank))
-        if not is_run or not all(_is_same(x._region.mask, mask) for x in run):
-            return self, 1
-        beyond = tuple([m - n for m, n in zip(sizes or mask.shape, mask.shape, strict=False)])
-        if len(beyond) < rank or min(beyond) < 0 or not any(beyond):
+        is_run = [x._axis for x in run] == list(range(rank)) and sizes[:rank] == mask.shape
+        if is_run and all(_is_same(x._region.mask, mask) for x in run):
             return mask, rank
-        if beyond not in self._longer_masks:
-            longer = padding.pad(wrap(as_node(mask)), [(0, n) for n in beyond])
-            self._longer_masks[beyond] = longer._node
-        return self._longer_masks[beyond], rank
+        return self, 1
 
     # What it becomes
 
