@@ -156,6 +156,15 @@ def test_several_results_and_later_calls(operation_by_operation):
             np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12, atol=1e-14)
 
 
+def test_what_has_no_operands_is_not_in_the_memory_of_one(operation_by_operation):
+    def f(a: Any) -> Any:
+        return np.tril(lu_in_place(a), -1) * a  # of numbers of rows and columns
+
+    a = matrix(9)
+    np.testing.assert_allclose(ng.jit(f)(ng.tensor(a)).numpy(), f(a), rtol=1e-12, atol=1e-14)
+    assert len(operation_by_operation) == 1
+
+
 def test_memory_is_used_again(operation_by_operation, monkeypatch):
     """Whatever is where, the bits are the same."""
     n = 12

@@ -105,9 +105,61 @@ def _sums(y: Any, s: Any) -> Any:
     )
 
 
+def _parts_of_it(y: Any, s: Any) -> Any:
+    x = np.reshape(y[:6], (3, 2))
+    m = x[:, 0] > x[:, 1] - 2
+    part = y[:3][m][:, None] * x[m] + s * x[m][:, ::-1]
+    part[:, 0] = part[:, 1] * 2
+    part[part[:, 0] > 0] *= 3.0
+    z = x.copy()
+    z[m] = part
+    above = y[y > 0]
+    above[above > s] = 5.0 * s
+    above[above < 1] += s
+    last = above[(y > 1).sum() - 1] * above[-2]
+    gram = x[m].T @ x[m] + (z[:, y[:2] > 0] @ z[:, y[:2] > 0].T)[:2, 1:]
+    moments = np.append(gram, np.dot(x[m].T, y[:3][m]))
+    parts = [part[0], part[-1, 1:], part[:, None, 1].sum(0), last[None], moments]
+    return np.concatenate([z.ravel(), *parts])
+
+
+def _norms_and_quantiles(y: Any, s: Any) -> Any:
+    x = np.reshape(y[:6], (3, 2))
+    p, rows = y[y > 0] * s, x[x[:, 0] > -3]
+    both = np.stack([y, s * y])[:, y > 0]
+    return np.stack(
+        [
+            *(np.median(p), np.quantile(p, 0.3), *np.percentile(p, [10, 60])),
+            *(np.linalg.norm(p), np.linalg.norm(p, 1), np.linalg.norm(p, np.inf)),
+            *(np.linalg.norm(rows), *np.linalg.norm(rows, axis=0), *np.median(both, axis=1)),
+            *(np.linalg.norm(rows, axis=1).sum(), ng.real(p).sum(), ng.median(rows[:, 1])),
+        ]
+    )
+
+
+def _places(y: Any, s: Any) -> Any:
+    z, x = y.copy(), np.reshape(y, (3, 3)).copy()
+    i, k = np.where(y > s)[0], np.flatnonzero(y > 0.2)
+    z[i] = y[i] * 2 + s
+    z[np.nonzero(y < 0)] -= 1.0
+    z[i] += 3.0 * i
+    rising = np.where(np.diff(y) > 0)[0]
+    rows, columns = np.where(x > s)
+    x[rows, columns] *= s
+    np.add.at(x, (rows, columns), 1.0)
+    sums = [
+        z[k].sum(),
+        np.sum(y[k - 1] * y[k]),
+        (y[rising + 1] - y[rising]).max(),
+        x[columns, rows].sum(),
+    ]
+    sums += [y[rows].mean(), x[:, np.where(x[0] > 0)[0]].sum(), x[rows].sum(), 1.0 * i.size]
+    return np.concatenate([z, x.ravel(), np.stack(sums)])
+
+
 LONGER = [
     *(_power_of_named_mask, _factor_of_what_has_no_logarithm, _into_zeros, _numpy_of_tensors),
-    *(_rows, _columns, _sums),
+    *(_rows, _columns, _sums, _parts_of_it, _norms_and_quantiles, _places),
 ]
 PROGRAMS = [_log_in_place, *[pytest.param(f, marks=pytest.mark.thorough) for f in LONGER]]
 
@@ -204,10 +256,11 @@ def test_integers_keep_their_dtype() -> None:
 def test_what_selects_nothing() -> None:
     def f(x: Any) -> Any:
         e = x[x > 9]
-        return e.sum(), e.prod(), np.mean(e), e.var(), e.min(), np.max(e), e.any(), e.all()
+        numbers = (e.sum(), e.prod(), np.mean(e), e.var(), e.min(), np.max(e), e.any(), e.all())
+        return (*numbers, np.median(e), e[0], np.linalg.norm(e))
 
     got = [float(value) for value in ng.jit(f)(Y)]
-    np.testing.assert_array_equal(got, [0, 1, *[np.nan] * 4, 0, 1])
+    np.testing.assert_array_equal(got, [0, 1, *[np.nan] * 4, 0, 1, np.nan, np.nan, 0])
     limits = ng.jit(lambda n: (n[n > 9].min(), n[n > 9].max()))(np.arange(3))
     assert [int(n) for n in limits] == [np.iinfo(int).max, np.iinfo(int).min]
     np.testing.assert_array_equal(ng.jit(ng.grad(lambda x: x[x > 9].max() + x[0]))(Y), np.eye(9)[0])
@@ -380,7 +433,9 @@ def test_each_step_of_a_loop_looks_for_what_is_traced_in_its_past_alone(
 REFUSED = {
     "len": lambda x: len(x[x > 0]),
     "shape": lambda x: x[x > 0].shape,
-    "index": lambda x: x[x > 0][0],
+    "index": lambda x: x[x > 0][1:],
+    "norm": lambda x: np.linalg.norm(x[x > 0], -1),
+    "median": lambda x: np.median(x[x > 0] * 1j),
     "bool": lambda x: 1 if x[x > 0] else 2,
     "asarray": lambda x: np.asarray(x[x > 0]),
     "x\\[mask\\]": lambda x: x[x > 0],
@@ -388,6 +443,7 @@ REFUSED = {
     "cumsum": lambda x: x[x > 0].cumsum(),
     "stack": lambda x: np.stack([x[x > 0], x[x > 0]]),
     "where": lambda x: np.where(x[x > 0] > 1),
+    "(index)": lambda x: x.copy().__setitem__(np.where(x > 0)[0] - 1, 1.0),
     "add": lambda x: x[x > 0] + x[x < 0],
     "subtract": lambda x: x - x[x > 0],
     "multiply": lambda x: x[x > 0] * (1.0, 2.0, 3.0),

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import numpy
 import pytest
+import scipy.fftpack
 import scipy.linalg
 
 import numba_grad as ng
@@ -355,12 +356,18 @@ def test_other_functions_of_the_same_name_are_not_recommended():
         with pytest.raises((GradientError, TracingError)) as caught:
             transformed(numpy.array([1.0, 2.0]))
         assert "ng.polyval" not in str(caught.value)
+        assert "np.polyval(c[::-1], x)" in str(caught.value)
     # SciPy's triangle is another one than NumPy's by default.
     fixes = {"cholesky": "cholesky(..., upper=True)", "qr": "qr(..., mode='complete')"}
     for name, fix in fixes.items():
         theirs = getattr(scipy.linalg, name)
         with pytest.raises(GradientError, match=re.escape(f"ng.linalg.{fix}")):
             ng.grad(lambda x, theirs=theirs: np.sum(theirs(x)[0]))(numpy.eye(2))
+    with pytest.raises(AttributeError, match=re.escape("ng.fft.fft(...)")):
+        scipy.fftpack.fft(ng.ones(3))
+    with pytest.raises(AttributeError) as caught:  # real and imaginary parts in one array
+        scipy.fftpack.rfft(ng.ones(3))
+    assert "ng.fft" not in str(caught.value)
 
 
 def test_text_of_what_is_traced_says_so():

@@ -68,7 +68,7 @@ class MemoryInUse:
         count = len(inputs)
         result = recipe.results[0][0]
         root = self.root[k]
-        if result == 0 and root == k:  # in place
+        if inputs and result == 0 and root == k:  # in place
             self.owned[k] = self.owned.pop(inputs[0])
         for number, nbytes in enumerate(recipe.temporaries, count):
             if places[number] == target:

@@ -544,12 +544,16 @@ def astype(x: ArrayLike, dtype: object, /, *, copy: bool = True, device: object 
 
 def real(x: ArrayLike, /) -> "Tensor":
     """The real part: a view."""
+    if isinstance(x, Selection):
+        return x.called(real, (x,), {})
     node = as_node(x)
     return _part(x, node, _REAL) if node.type.dtype.kind == "c" else view_of(x, node)
 
 
 def imag(x: ArrayLike, /) -> "Tensor":
     """The imaginary part: a view; zeros for real `x`."""
+    if isinstance(x, Selection):
+        return x.called(imag, (x,), {})
     node = as_node(x)
     return _part(x, node, _IMAG) if node.type.dtype.kind == "c" else wrap(zeros_like(node))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.compiler.partition.roles import MOST_WINDOWS
-from numba_grad.dtypes import INT64
+from numba_grad.dtypes import BOOL, INT64
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
@@ -19,6 +19,7 @@ from numba_grad.frontend.inputs.arrays import (
     value_of,
     wrap,
 )
+from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.frontend.inputs.tracing import is_tracing, values_asked_for
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import array_type, broadcast_shapes, normalize_axis
@@ -39,16 +40,34 @@ _FEW_PLACES = 32
 _FEW_PLACES_OF_ROWS = 16
 
 
-def index_of_nodes(index: Any) -> Any:
-    """An index expression with its tensors as nodes."""
+def index_of_nodes(index: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """An index expression with its tensors as nodes. Of an array of this shape: with a mask that is
+    traced in place of the places where it is true."""
+    if shape is not None:
+        entries = index if index.__class__ is tuple else (index,)
+        if any(isinstance(entry, Selection) for entry in entries):
+            index = _with_masks(entries, shape)
     if index.__class__ is tuple:
         return tuple([_entry_of_node(entry) for entry in index])
     return _entry_of_node(index)
 
 
+def _with_masks(index: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
+    entries: list[Any] = []
+    at = 0
+    while at < len(index):
+        entry, count = index[at], 1
+        if isinstance(entry, Selection):
+            is_plain = not any(e is None or e is Ellipsis for e in index[:at])
+            entry, count = entry.as_mask(index[at:], shape[at:] if is_plain else ())
+        entries.append(entry)
+        at += count
+    return tuple(entries)
+
+
 def _entry_of_node(entry: Any) -> Any:
     kind = entry.__class__
-    if kind is slice or kind is int:
+    if kind is slice or kind is int or isinstance(entry, Selection):
         return entry
     node = node_of(entry)
     if kind is list:  # of rows to exchange, for instance: x[[0, k]], where k may have no value yet
@@ -228,7 +247,14 @@ def _places_along(operation: str, x: Node, index: Node, axis: int) -> list[Node]
 
 
 def nonzero(x: ArrayLike) -> "tuple[Tensor, ...]":
-    """The indices of the elements that are not 0: one tensor for each axis. Computes `x` now."""
+    """The indices of the elements that are not 0: one tensor for each axis. Computes `x` now, but
+    for a traced one, of which they are an index, of those whose number is not known."""
     node = as_node(x)
+    if node.shape and is_traced(node):
+        mask = wrap(cast(node, BOOL))
+        along = [constant_beside(node, x) for x in np.indices(node.shape, sparse=True)]
+        grids = [wrap(broadcast_to(numbers, node.shape)) for numbers in along]
+        chosen: list[Any] = [grid[mask] for grid in grids]
+        return tuple([places.as_places(axis) for axis, places in enumerate(chosen)])
     value = value_of(node, "nonzero")
     return tuple([wrap(constant_beside(node, index)) for index in value.nonzero()])

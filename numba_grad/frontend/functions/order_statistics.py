@@ -29,6 +29,7 @@ from numba_grad.frontend.inputs.arrays import (
     scalar_leaf,
     wrap,
 )
+from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes
 from numba_grad.ops.families import broadcast_to, cast, full, placed, real_dtype, reshape
@@ -46,6 +47,8 @@ def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Tenso
     element in the middle, or half for each of the two, of equal elements in the order of a stable
     sort. Of no elements nan, with NumPy's RuntimeWarning.
     """
+    if isinstance(x, Selection):
+        return x.called(median, (x, axis), {"keepdims": keepdims})
     return _quantile(as_node(x), 0.5, axis, "linear", keepdims, None, "median")
 
 
@@ -72,6 +75,9 @@ def quantile(
     ValueError
         If `q` is known and not from 0 to 1; for known weights below 0, or another method.
     """
+    if isinstance(x, Selection):
+        given = {"method": method, "keepdims": keepdims, "weights": weights}
+        return x.called(quantile, (x, q, axis), given)
     return _quantile(as_node(x), q, axis, method, keepdims, weights, "quantile")
 
 
@@ -85,6 +91,9 @@ def percentile(
     weights: ArrayLike | None = None,
 ) -> "Tensor":
     """As `quantile`, with `q` from 0 to 100."""
+    if isinstance(x, Selection):
+        given = {"method": method, "keepdims": keepdims, "weights": weights}
+        return x.called(percentile, (x, q, axis), given)
     return _quantile(as_node(x), q, axis, method, keepdims, weights, "percentile")
 
 

@@ -535,8 +535,6 @@ _fixes_under_tracing = {
     "digitize": "ng.searchsorted(bins, x, side='right'), for bins that increase",
     "at": _FIXED,
     "reduceat": _FIXED,
-    "nonzero": "x[mask] in place of x[np.nonzero(mask)]; ng.where(mask, x, 0), of a shape that is "
-    "known",
     "index by a mask": "ng.where(mask, x, 0) in place of x[mask]; v[mask] for an array v of the "
     "shape of x in x[mask] = v",
 }

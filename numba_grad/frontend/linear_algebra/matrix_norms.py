@@ -15,6 +15,7 @@ from numba_grad.frontend.functions.reductions import (
 )
 from numba_grad.frontend.functions.shapes import moved_axes
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_inexact, as_node, wrap
+from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.frontend.linear_algebra.linear_systems import (
     hermitian_of_lower,
     matrix_for_lapack,
@@ -52,6 +53,8 @@ def norm(x: ArrayLike, ord: Order = None, axis: Axis = None, keepdims: bool = Fa
     Gradient 0 at 0, where 2-norms have a kink. Of several largest or smallest singular values, or
     sums, all share the gradient.
     """
+    if isinstance(x, Selection):
+        return x.called(norm, (x, ord, axis, keepdims), {})
     node = as_inexact(x)
     rank = len(node.shape)
     if axis is None and ord is not None and rank not in (1, 2):

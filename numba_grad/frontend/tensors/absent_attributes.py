@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from numba_grad.errors import explain
+from numba_grad.frontend.tensors.callers import own_function_in_place_of_caller
 
 # In terms of a tensor x.
 INSTEAD = {
@@ -18,13 +19,14 @@ INSTEAD = {
             "ctypes",
             "data",
             "flags",
-            "strides",
             "byteswap",
             "getfield",
             "setflags",
         )
     },
     **{name: f"x.detach().numpy().{name}(...)" for name in ("dump", "dumps", "tobytes", "tofile")},
+    "strides": "np.lib.stride_tricks.sliding_window_view(x, n) for windows; "
+    "x.detach().numpy().strides",
     "resize": "np.resize(x, shape), or x[:n], a view",
     "view": "x.reshape(shape) for PyTorch's view; x[...] for NumPy's, which shares elements; "
     "x.astype(dtype) for values of another dtype",
@@ -104,7 +106,8 @@ class _Absent:
             raise AttributeError(
                 f"{kind.__name__} {problem}", name=name, obj=kind if tensor is None else tensor
             )
-        raise AttributeError(explain("Tensor", problem, fix=fix))
+        ours = own_function_in_place_of_caller()
+        raise AttributeError(explain("Tensor", problem, fix=f"{ours}; {fix}" if ours else fix))
 
 
 _functions: list[Container[object]] = []  # of NumPy, that have counterparts

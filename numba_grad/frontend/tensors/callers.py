@@ -11,6 +11,7 @@ _NAMESPACE_OF = {
     "numpy.fft": "fft",
     "numpy.linalg": "linalg",
     "scipy.fft": "fft",
+    "scipy.fftpack": "fft",
     "scipy.linalg": "linalg",
     "scipy.signal": "signal",
     "scipy.special": "special",
@@ -24,6 +25,13 @@ _SCIPYS_DEFAULT = {
 # Whose functions are others than those of the same names in `numpy`: of coefficients in the other
 # order, of masked arrays.
 _WITH_MEANINGS_OF_THEIR_OWN = ("numpy.fft", "numpy.linalg", "numpy.ma", "numpy.polynomial")
+
+
+_OTHER_NAMES = {
+    ("numpy.polynomial.polynomial", "polyval"): "np.polyval(c[::-1], x)",
+    ("scipy.fftpack._basic", "rfft"): "",  # real and imaginary parts in one array
+    ("scipy.fftpack._basic", "irfft"): "",
+}
 
 
 def is_checking() -> bool:
@@ -69,6 +77,8 @@ def _functions_of(frame: FrameType) -> Iterator[tuple[str, str]]:
 
 
 def _own_name(function: tuple[str, str]) -> str:
+    if function in _OTHER_NAMES:
+        return _OTHER_NAMES[function]
     module, name = function
     if module.startswith("numpy") and not module.startswith(_WITH_MEANINGS_OF_THEIR_OWN):
         return f"ng.{name}(...)" if name in array_api.namespace().__all__ else ""

@@ -6,6 +6,10 @@ mask is a `where`, and so is what a reduction makes of it:
 
     y[y > 0] = np.log(y[y > 0])     log(where(y > 0, y, 1)), and that where y > 0, else y
     np.mean(x[mask] ** 2)           the sum of where(mask, ..., 0), by the number of true elements
+    x[mask][:, None] * y[mask]      further axes, and columns, are those of the elements
+    a = x[mask]; a[a > 1]           x where both masks are true
+    x[mask][-1]                     where as many are true as there are; of none nan
+    i = np.where(mask)[0]; x[i]     the mask in place of its places
 
 All that comes in goes through a `where`, tensors without axes too, and all that goes out through
 another one. So what a function or its derivatives are elsewhere, inf or nan, gets nowhere: neither
@@ -27,7 +31,13 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import TracingError, explain
-from numba_grad.frontend.functions import elementwise, numbers, reductions
+from numba_grad.frontend.functions import (
+    elementwise,
+    numbers,
+    order_statistics,
+    reductions,
+    scans,
+)
 from numba_grad.frontend.inputs.arrays import as_node, is_scalar, stand_in, wrap
 from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.frontend.tensors import numpy_functions
@@ -42,6 +52,7 @@ from numba_grad.ops.index_expressions import (
     MaskedRegion,
     masked_region,
     read_region,
+    take_index,
     without_count,
     write_where,
 )
@@ -55,6 +66,11 @@ Function = Callable[..., Any]
 _ELEMENT_BY_ELEMENT = frozenset((elementwise.__name__, numbers.__name__))
 _NO_ARRAYS = (np.generic, np.dtype, type, str)  # what functions take beside arrays and numbers
 _PRODUCTS = frozenset(("dot", "matmul"))
+_QUANTILES = {
+    "median": order_statistics.nanmedian,
+    "quantile": order_statistics.nanquantile,
+    "percentile": order_statistics.nanpercentile,
+}
 # Of two expressions that may be the same mask, so many operations are compared.
 _MOST_COMPARED = 64
 # Masks that were found to be traced.
@@ -71,14 +87,16 @@ def _refusing(name: str) -> Callable[..., NoReturn]:
 class MaskedSelection(NDArrayOperatorsMixin, Selection):
     """`x[mask]`, or what functions made of it. Made by `selected`."""
 
-    __slots__ = ("_elements", "_region")
+    __slots__ = ("_axis", "_elements", "_region")
 
     _elements: "Tensor"
     _region: MaskedRegion
+    _axis: int | None  # of the mask, along which these are the places of its true elements
 
-    def __init__(self, elements: "Tensor", region: MaskedRegion) -> None:
+    def __init__(self, elements: "Tensor", region: MaskedRegion, axis: int | None = None) -> None:
         self._elements = elements
         self._region = region
+        self._axis = axis
 
     # What is known of it
 
@@ -104,6 +122,18 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
         """Those of the array, in their places; anything where the mask is false."""
         return self._elements._node
 
+    @property
+    def T(self) -> "MaskedSelection":
+        """Of rows, columns."""
+        x, after = self._elements, self._region.after
+        if self.ndim > 2:
+            self._refuse("T")
+        before = self.ndim - after - 1
+        first = x.ndim - after if after else before  # of the axes that come first now
+        axes = list(range(x.ndim))
+        turned = x.transpose(axes[first:] + axes[:first])
+        return MaskedSelection(turned, self._region._replace(after=before))
+
     def copy(self, order: str = "K") -> "MaskedSelection":
         """The same elements; gradients flow through."""
         return MaskedSelection(self._elements, self._region)
@@ -115,6 +145,13 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
         name = function.__name__
         if name in _PRODUCTS and len(args) == 2 and not kwargs:
             return self._product(function, *args)
+        if name in ("norm", *_QUANTILES) and args and args[0] is self:
+            parameters = _parameters(function)
+            named = dict(zip(parameters, args, strict=False)) | kwargs
+            named = {
+                k: v for k, v in named.items() if v is not parameters[k].default and v is not self
+            }
+            return self._of_all(function, named.pop("axis", None), named)
         parameters = _parameters(function)
         if ("where" in parameters or name == "count_nonzero") and args and args[0] is self:
             given = dict(zip(parameters, args, strict=False)) | kwargs
@@ -142,7 +179,7 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
         keepdims = kwargs.get("keepdims", False)
         if place not in axes:
             left = after if keepdims else after - sum([k > place for k in axes])
-            result = function(x, in_places, **kwargs)
+            result = function(x, axis=in_places, **kwargs)
             return MaskedSelection(result, self._region._replace(after=left))
         in_places += tuple(range(place, place + rank))
         condition = self._region.condition(x.device)
@@ -153,6 +190,119 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
         if not keepdims:
             return result
         return result.reshape(*result.shape[:place], 1, *result.shape[place + rank :])
+
+    def _of_all(self, function: Function, axis: Any, kwargs: dict[str, Any]) -> Any:
+        """A norm or a quantile, along the axis of true elements alone, or along others."""
+        name, ndim = function.__name__, self.ndim
+        place = ndim - self._region.after - 1
+        axes = reduced_axes(name, axis, ndim)
+        if place not in axes:
+            return self.reduced(function, axis, **kwargs)
+        if axes != (place,) and (axis is not None or kwargs.get("ord") is not None):
+            self._refuse(name)
+        if name == "norm":
+            ord = kwargs.get("ord")
+            if isinstance(ord, str) or (ord is not None and ord < 0):
+                self._refuse(name)  # zeros would count
+            return function(self._in_one_axis(0), axis=axis, **kwargs)
+        if self.dtype.kind == "c" or kwargs.keys() - {"q", "keepdims"}:
+            self._refuse(name)
+        x = self if is_inexact(self.dtype) else self.astype(np.float64)
+        result = _QUANTILES[name](x._in_one_axis(np.nan), axis=axis, **kwargs)
+        is_nan = elementwise.isnan(x).any(axis=axis, keepdims=kwargs.get("keepdims", False))
+        return wrap(OPS["where"](is_nan._node, full(np.nan, (), result.dtype), result._node))
+
+    def _in_one_axis(self, rest: float) -> "Tensor":
+        """The elements, with one axis for those of the mask, and `rest` where it is false."""
+        x = self._elements
+        condition = self._region.condition(x.device)
+        chosen = OPS["where"](condition, x._node, full(rest, (), x.dtype))
+        place = self.ndim - self._region.after - 1
+        after = x.shape[place + len(self._region.mask.shape) :]
+        return wrap(chosen).reshape(*x.shape[:place], -1, *after)
+
+    # Its elements
+
+    def __getitem__(self, index: Any) -> Any:
+        """Columns and further axes, one element, or what a mask of these elements selects."""
+        before, entry, after = self._entries(index)
+        region = self._region
+        if isinstance(entry, MaskedSelection):
+            return self._narrowed(entry)[(*before, slice(None), *after)]
+        if not isinstance(entry, slice):
+            return self._element(entry)[(*before, *after)]
+        places = [slice(None)] * len(region.mask.shape)
+        return MaskedSelection(
+            self._elements[(*before, *places, *after)],
+            region._replace(after=sum([not _is_number(e) for e in after])),
+        )
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Assign to what `self[index]` is, of these elements alone: x[mask] is a copy."""
+        before, entry, after = self._entries(index)
+        is_whole = all(e == slice(None) for e in before + after)
+        if not isinstance(entry, slice) and (_is_number(entry) or not is_whole):
+            self._refuse("assignment")
+        part = self[index]
+        node = as_node(part._entering(value, type(self).__setitem__), like=self.elements)
+        elements = self._elements.copy()
+        if isinstance(entry, slice):
+            places = [slice(None)] * len(self._region.mask.shape)
+            elements[(*before, *places, *after)] = wrap(node)
+        else:
+            condition = part._region.condition(self._elements.device)
+            node = cast(node, self.dtype)
+            elements[...] = wrap(OPS["where"](condition, node, self.elements))
+        self._elements = elements
+
+    def _entries(self, index: Any) -> tuple[list[Any], Any, list[Any]]:
+        """An index: what it says of the axes before that of the true elements, of that one, and of
+        the axes after it."""
+        entries = list(index) if isinstance(index, tuple) else [index]
+        known = [
+            e is None or e is Ellipsis or isinstance(e, slice) or _is_number(e) for e in entries
+        ]
+        chosen = [e for e, is_known in zip(entries, known, strict=True) if not is_known]
+        if any(not isinstance(e, MaskedSelection) or e.dtype.kind != "b" for e in chosen):
+            self._refuse("index")
+        missing = self.ndim - sum([e is not None and e is not Ellipsis for e in entries])
+        if not any(e is Ellipsis for e in entries):
+            entries.append(Ellipsis)
+        at = next(k for k, e in enumerate(entries) if e is Ellipsis)
+        entries[at : at + 1] = [slice(None)] * missing
+        axes = [k for k, e in enumerate(entries) if e is not None]
+        place = self.ndim - self._region.after - 1
+        if missing < 0 or any(e is Ellipsis for e in entries):
+            raise IndexError(explain("index", "too many indices", got={"x[mask]": self}))
+        at = axes[place]
+        before, entry, after = entries[:at], entries[at], entries[at + 1 :]
+        is_part = isinstance(entry, slice) and entry != slice(None)
+        if is_part or any(isinstance(e, MaskedSelection) for e in before + after):
+            self._refuse("index")
+        return before, entry, after
+
+    def _narrowed(self, mask: "MaskedSelection") -> "MaskedSelection":
+        """Those where a mask of as many elements is true, too."""
+        region = self._region
+        if not _is_same(mask._region.mask, region.mask) or mask.ndim > 1:
+            self._refuse("index", {"another": mask})
+        outer = mask._region.condition(self._elements.device)
+        both = OPS["logical_and"](outer, mask.elements)
+        region = region._replace(mask=both)
+        return MaskedSelection(wrap(_gated(self.elements, region)), region)
+
+    def _element(self, number: Any) -> "Tensor":
+        """The one of this number; nan if there is none, for which NumPy raises an error."""
+        if not is_inexact(self.dtype):
+            self._refuse("index")
+        x = self._in_one_axis(1)
+        place = self.ndim - self._region.after - 1
+        mask = wrap(self._region.condition(x.device)).reshape(-1)
+        counts = scans.cumsum(mask)
+        wanted = number + 1 + counts[-1] * (number < 0)
+        is_it = (counts == wanted) & mask
+        found = x.take(is_it.argmax(), axis=place)
+        return wrap(OPS["where"](is_it.any()._node, found._node, full(np.nan, (), x.dtype)))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
@@ -201,6 +351,23 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
             return method((self,), {})
         return lambda *args, **kwargs: method((self, *args), kwargs)
 
+    # As an index
+
+    def as_places(self, axis: int) -> "MaskedSelection":
+        """The same elements, which are the places of those of the mask along an axis of it."""
+        return MaskedSelection(self._elements, self._region, axis)
+
+    def as_mask(self, index: Sequence[Any], sizes: tuple[int, ...]) -> tuple[Any, int]:
+        """The mask, where these and what follows are its places, axis by axis, in axes of its
+        sizes: in place of all of these. Else itself."""
+        mask = self._region.mask
+        rank = len(mask.shape)
+        run = [x for x in index[:rank] if isinstance(x, MaskedSelection)]
+        is_run = [x._axis for x in run] == list(range(rank)) and sizes[:rank] == mask.shape
+        if is_run and all(_is_same(x._region.mask, mask) for x in run):
+            return mask, rank
+        return self, 1
+
     # What it becomes
 
     def _of_elements(self, function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -241,8 +408,12 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
                 region = self._region._replace(after=rank - 1)
                 result = _gated(as_node(function(self._elements, y)), region)
                 return MaskedSelection(wrap(result), region)
-        elif isinstance(x, MaskedSelection) and x.ndim == y.ndim == 1 and is_inexact(x.dtype):
-            return (x * y).sum()
+        elif isinstance(x, MaskedSelection) and is_inexact(x.dtype):
+            if x.ndim == y.ndim == 1:
+                return (x * y).sum()
+            is_sum_of_chosen = x._region.after == 0 and y._region.after == y.ndim - 1 <= 1
+            if is_sum_of_chosen and _is_same(x._region.mask, y._region.mask):
+                return function(x._in_one_axis(0), y._in_one_axis(0))
         self._refuse(function.__name__)
 
     def _into(self, out: Sequence[Any], result: Any, name: str) -> Any:
@@ -270,16 +441,16 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
                 got={"x[mask]": self, **(got or {})},
                 expected="functions element by element of x[mask], of numbers and of y[mask] with "
                 "the same mask; x[mask] = ... of those; sum, prod, mean, var, std, min, max, any, "
-                "all and count_nonzero",
+                "all, median, norm and count_nonzero; its columns, and one element of it",
                 fix="v[mask] in place of an array v of the shape of x; ng.where(mask, x, 0) in "
-                "place of x[mask]; np.count_nonzero(mask) in place of len(x[mask])",
+                "place of x[mask]; np.count_nonzero(mask) in place of len(x[mask]); "
+                "np.argmax(mask), the first place where it is true",
             )
         )
 
     __bool__, __float__, __int__ = map(_refusing, ("bool", "float", "int"))
     __complex__, __index__, __array__ = map(_refusing, ("complex", "index", "numpy.asarray"))
     __len__, __iter__, __contains__ = map(_refusing, ("len", "iteration", "in"))
-    __getitem__, __setitem__ = map(_refusing, ("index", "assignment"))
     __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -288,14 +459,39 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
 
 
 def selected(x: Node, index: Any) -> MaskedSelection | None:
-    """`x[index]`, for an index with one mask whose value is not there; None for any other."""
+    """`x[index]`, for an index with one mask whose value is not there, or with integers that such
+    a mask selects; None for any other."""
     entries = index if isinstance(index, tuple) else (index,)
+    chosen = [entry for entry in entries if isinstance(entry, MaskedSelection)]
+    if chosen:
+        return _at_selected_places(x, entries, chosen)
     if not any(isinstance(e, Node) and e.dtype.kind == "b" and _is_traced(e) for e in entries):
         return None
     region = masked_region(index, x.shape)
     if region is None:
         return None
     return MaskedSelection(wrap(_gated(read_region(x, region), region)), region)
+
+
+def _at_selected_places(
+    x: Node, index: Sequence[Any], chosen: Sequence[MaskedSelection]
+) -> MaskedSelection:
+    """`x[places]`: read at all places, those that are not selected being 0."""
+    first = chosen[0]
+    same = all(_is_same_selection(e._region, first._region) for e in chosen)
+    at = next(k for k, e in enumerate(index) if e is first)
+    beside = list(index[at : at + len(chosen)])
+    others = [*index[:at], *index[at + len(chosen) :]]
+    is_simple = all(isinstance(e, slice) for e in others)
+    if not same or not is_simple or beside != list(chosen) or first.ndim > 1:
+        first._refuse("index", {"index": index})
+    if any(e.dtype.kind not in "iu" for e in chosen):
+        first._refuse("index", {"index": index})
+    condition = first._region.condition(x.type.device)
+    places = [OPS["where"](condition, e.elements, full(0, (), e.dtype)) for e in chosen]
+    result = take_index(x, (*index[:at], *places, *index[at + len(chosen) :]))
+    region = first._region._replace(after=len(x.shape) - at - len(chosen))
+    return MaskedSelection(wrap(_gated(result, region)), region)
 
 
 def _is_traced(mask: Node) -> bool:
@@ -333,6 +529,12 @@ def _extreme(
     is_chosen = wrap(reductions.mask_like(name, node, mask))
     is_any = reductions.any(is_chosen, axes, keepdims=keepdims)
     return wrap(OPS["where"](is_any._node, result._node, full(np.nan, (), node.dtype)))
+
+
+def _is_number(entry: Any) -> bool:
+    if is_tensor(entry):
+        return not entry.ndim and entry.dtype.kind in "iu"
+    return isinstance(entry, int | np.integer) and not isinstance(entry, bool)
 
 
 @functools.cache

@@ -179,7 +179,7 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
                     views.note_view(self, result, steps)
                 return result
         if kind is not slice:
-            index = indexing.index_of_nodes(index)
+            index = indexing.index_of_nodes(index, type.shape)
             selection = selected(x, index)
             if selection is not None:
                 return selection  # type: ignore[return-value]
@@ -206,7 +206,7 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
                     fix="x[index] = v.real",
                 )
             )
-        index = indexing.index_of_nodes(index)
+        index = indexing.index_of_nodes(index, x.type.shape)
         if is_selection:
             node = value.assigned_to(x, index)
         else:
@@ -218,7 +218,7 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
         view = value._view
         if view is None or view.parent is None or view.parent is not self._view:
             return False
-        index = indexing.index_of_nodes(index)
+        index = indexing.index_of_nodes(index, self.shape)
         expression = normalize_index(index, self.shape, indexing.mask_value)
         return expression.advanced is None and views.shows_same(
             value, self, expression.basic.movements

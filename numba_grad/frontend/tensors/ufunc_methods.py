@@ -415,7 +415,7 @@ def at_of(ufunc: np.ufunc, function: Function) -> Function:
                     fix=f"x = x.astype({result.name!r}), before",
                 )
             )
-        index = index_of_nodes(indices)
+        index = index_of_nodes(indices, node.shape)
         if ufunc in (np.add, np.subtract):
             term = -loop[1] if ufunc is np.subtract else loop[1]
             views.assign(x, add_at_index(node, index, term, mask_value))
