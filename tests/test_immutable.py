@@ -28,7 +28,7 @@ def test_instances_are_equal_by_class_and_fields() -> None:
     assert replace(Point(1), y=3) == Point(1, 3)
 
 
-def test_functions_are_made_when_they_are_called() -> None:
+def test_functions_are_those_of_the_class() -> None:
     @immutable
     class Pair:
         a: int
