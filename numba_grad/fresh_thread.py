@@ -175,9 +175,20 @@ def imported(name: str, *also: str) -> ModuleType:
     found = sys.modules.get(name)
     if found is not None and not getattr(getattr(found, "__spec__", None), "_initializing", False):
         return found
-    modules = unbroken(("import", name), lambda: [*map(importlib.import_module, (name, *also))])
-    make_old()
-    return modules[0]
+    return unbroken(("import", name), lambda: _imported_as_old(name, *also))
+
+
+def _imported_as_old(name: str, *also: str) -> ModuleType:
+    """Without a look for cycles at what the import makes. No fork comes meanwhile."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        modules = [*map(importlib.import_module, (name, *also))]
+        make_old()
+        return modules[0]
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def make_old() -> None:

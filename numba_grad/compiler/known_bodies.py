@@ -2,12 +2,14 @@
 call, is compiled and differentiated once."""
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 from numba_grad.compiler.plan_cache import digest_of_call
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import toposort
+from numba_grad.locks import new_lock
 
 
 class _Graph(Protocol):
@@ -19,6 +21,12 @@ class _Graph(Protocol):
 
 Body = TypeVar("Body", bound=_Graph)
 _bodies: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
+# The short ones that were met last. A program may know a body only by others that were derived from
+# it: nobody else would keep it until the next call traces it again.
+_last: OrderedDict[bytes, Any] = OrderedDict()
+_last_lock = new_lock()
+_MOST_KEPT = 256
+_LONGEST_KEPT = 600
 
 
 def known_body(body: Body) -> Body:
@@ -29,4 +37,11 @@ def known_body(body: Body) -> Body:
     # What was recorded without history looks the same.
     nodes = toposort(body.outputs)
     flags = bytes([node.requires_grad for node in (*nodes, *body.arguments)])
-    return _bodies.setdefault(digest + flags, body)
+    known = _bodies.setdefault(digest + flags, body)
+    if len(nodes) <= _LONGEST_KEPT:
+        with _last_lock:
+            _last[digest + flags] = known
+            _last.move_to_end(digest + flags)
+            if len(_last) > _MOST_KEPT:
+                _last.popitem(last=False)
+    return known

@@ -10,7 +10,6 @@ walks, and nodes are looked at one by one, with the same outcome.
 """
 
 import ctypes
-import enum
 import sys
 import weakref
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ OBJECT_HEAD = object.__basicsize__  # bytes before the fields of an object
 WORD = ctypes.sizeof(ctypes.c_int64)
 
 
-class WalkWord(enum.IntEnum):
+class WalkWord:
     """The words of a record."""
 
     # Where the parts of objects are, in words from their beginning.
@@ -84,7 +83,7 @@ class WalkWord(enum.IntEnum):
     END = 48
 
 
-class WalkStatus(enum.IntEnum):
+class WalkStatus:
     """How native code came back."""
 
     DONE = 0
@@ -108,7 +107,7 @@ class NodeSurvey(NamedTuple):
 class NativeWalks:
     """Walks by native code at these addresses. They give None where it knows too little."""
 
-    def __init__(self, walk: int, survey: int, release: int, layout: dict[WalkWord, int]) -> None:
+    def __init__(self, walk: int, survey: int, release: int, layout: dict[int, int]) -> None:
         # As functions of CPython's own: they hold the GIL, and may leave an exception.
         function = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
         self._walk, self._survey = function(walk), function(survey)
@@ -193,7 +192,7 @@ class NativeWalks:
         record = self._record({WalkWord.NODES: id(nodes), WalkWord.OTHERS: id(with_values)})
         return with_values if self._release(record.ctypes.data) == WalkStatus.DONE else None
 
-    def _record(self, words: dict[WalkWord, int]) -> np.ndarray:
+    def _record(self, words: dict[int, int]) -> np.ndarray:
         record = self._template.copy()
         for word, value in words.items():
             record[word] = value
@@ -224,7 +223,7 @@ class _Mark:
     """Something to be found in memory, and to refer to weakly."""
 
 
-def layout() -> dict[WalkWord, int] | None:
+def layout() -> dict[int, int] | None:
     """What native code has to know of this Python; None if that is not found."""
     has_common_lock = getattr(sys, "_is_gil_enabled", lambda: True)()
     if sys.implementation.name != "cpython" or not has_common_lock or tuple.__itemsize__ != WORD:
@@ -232,7 +231,7 @@ def layout() -> dict[WalkWord, int] | None:
     mark = _Mark()
     reference = weakref.ref(mark)
     several = (mark, None, None)
-    found: dict[WalkWord, int | None] = {
+    found: dict[int, int | None] = {
         WalkWord.TYPE: _place_in(_with(Node, "op", mark), Node),
         WalkWord.TUPLE_ITEMS: _place_in(several, mark, tuple.__basicsize__ + len(several) * WORD),
         WalkWord.REFERENT: _place_in(reference, mark),

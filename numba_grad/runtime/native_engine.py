@@ -13,7 +13,6 @@ Ctrl-C raises KeyboardInterrupt. An interrupted activation is dropped; everythin
 """
 
 import ctypes
-import enum
 import math
 import time
 from collections.abc import Sequence
@@ -50,7 +49,7 @@ RUNS_BETWEEN_LOOKS = 16
 _KEPT_ARENA_BYTES = 1 << 16
 
 
-class RecordWord(enum.IntEnum):
+class RecordWord:
     """The words of an activation's record, which the native code reads."""
 
     STATUS = 0
@@ -84,7 +83,7 @@ class RecordWord(enum.IntEnum):
     END = 28
 
 
-class Status(enum.IntEnum):
+class Status:
     """Why a run came back."""
 
     FINISHED = 0

@@ -167,7 +167,7 @@ def _in_memory(content: bytearray) -> int:
     address = _process().mmap(None, size, _READ | _WRITE, _PRIVATE | _ANONYMOUS, -1, 0)
     if address is None or address == ctypes.c_void_p(-1).value:
         return 0
-    ctypes.memmove(address, (ctypes.c_char * len(content)).from_buffer(content), len(content))
+    ctypes.memmove(address, bytes(content), len(content))
     # Never to be written and run at a time.
     return 0 if _process().mprotect(address, size, _READ | _EXECUTE) else address
 

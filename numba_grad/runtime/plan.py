@@ -58,7 +58,7 @@ class Control(enum.IntEnum):
     SKIP = -5  # words: steps to skip
 
 
-class LoopWord(enum.IntEnum):
+class LoopWord:
     """The words of a LOOP. After these come its moves: pointers in words of the steps inside, that
     change from pass to pass."""
 
@@ -75,7 +75,7 @@ class LoopWord(enum.IntEnum):
     END = 9
 
 
-class MoveWord(enum.IntEnum):
+class MoveWord:
     """The words of one move. The pointer begins as START, or so many FIRST_STRIDEs further as the
     number at FIRST_ADDRESS says; it grows by STRIDE with each pass, and goes back by RING where it
     comes to LIMIT or beyond."""
@@ -90,13 +90,14 @@ class MoveWord(enum.IntEnum):
     END = 7
 
 
-class LeaveWord(enum.IntEnum):
+class LeaveWord:
     """The words of a LEAVE."""
 
     CONDITION_ADDRESS = 0  # of a boolean
     SKIPPED = 1  # steps to skip if it is false
     LOOP_ADDRESS = 2  # the LOOP's words
     COUNTER_ADDRESS = 3  # where the number of finished passes goes
+    END = 4
 
 
 class HasAddress(Protocol):
@@ -345,7 +346,7 @@ def _check_control(plan: Plan, number: int) -> None:
         case Control.LOOP:
             wanted = LoopWord.END
         case Control.LEAVE:
-            wanted = len(LeaveWord)
+            wanted = LeaveWord.END
             ahead = words[LeaveWord.SKIPPED : LeaveWord.SKIPPED + 1].tolist()
         case Control.SWITCH:
             wanted = 2 + max([1, *words[1:2].tolist()])

@@ -11,7 +11,6 @@ still look at its own.
 
 import atexit
 import ctypes
-import enum
 import os
 import platform
 import signal
@@ -24,7 +23,7 @@ from numba_grad.locks import new_lock
 from numba_grad.runtime.addresses import address_of
 
 
-class PoolWord(enum.IntEnum):
+class PoolWord:
     """Words of a pool's block. What different threads write is a cache line or more apart."""
 
     THREADS = 0  # how many work on a step, with the caller
@@ -65,7 +64,7 @@ class PoolWord(enum.IntEnum):
     END = 208
 
 
-class SharedWord(enum.IntEnum):
+class SharedWord:
     """Words that all replays of an engine share."""
 
     POOL = 0  # address of the pool's block, or 0

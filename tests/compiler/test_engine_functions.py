@@ -56,7 +56,7 @@ def words(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
 
-def loop(trips: int, *moves: dict[MoveWord, int]) -> np.ndarray:
+def loop(trips: int, *moves: dict[int, int]) -> np.ndarray:
     """The words of a loop of three steps."""
     result = np.zeros(LoopWord.END + MoveWord.END * len(moves), np.int64)
     result[LoopWord.TRIPS], result[LoopWord.LENGTH] = trips, 3
@@ -109,7 +109,7 @@ def test_a_loop_without_passes_is_left_out_and_its_number_may_be_elsewhere(parts
 def test_a_condition_leaves_a_loop_and_says_after_how_many_passes(parts, goes_on):
     condition, counter, own = np.array([goes_on]), words(-1), loop(9)
     own[LoopWord.COUNTER] = 7
-    row = np.zeros(len(LeaveWord), np.int64)
+    row = np.zeros(LeaveWord.END, np.int64)
     row[LeaveWord.CONDITION_ADDRESS] = condition.ctypes.data
     row[LeaveWord.SKIPPED] = 2
     row[LeaveWord.LOOP_ADDRESS] = own.ctypes.data

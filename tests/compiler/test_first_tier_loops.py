@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.compiler import evaluate
 from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.evaluate import runner
 from numba_grad.compiler.first_tier import loop_work, plans
@@ -274,3 +275,16 @@ def test_what_a_step_complains_of_is_reported():
 
     with configure(engine="native"), pytest.raises(np.linalg.LinAlgError):
         ng.scan(step, 2 * np.ones((2, 2)) * ng.tensor(1.0), length=3)[0].numpy()
+
+
+@pytest.mark.parametrize("program", [loops_in_loops, delays])
+def test_calls_that_trace_their_loops_anew_make_one_program(program):
+    def gradient():
+        x = ng.tensor(X, requires_grad=True)
+        program(x).backward()
+        return x.grad.numpy()
+
+    first = gradient()
+    known = [*evaluate._programs]
+    assert np.array_equal(first, gradient())
+    assert [*evaluate._programs] == known

@@ -29,13 +29,13 @@ _CONSTANTS = {
     "CLOCK_MONOTONIC": CLOCK_MONOTONIC,
     "RUNS_BETWEEN_LOOKS": RUNS_BETWEEN_LOOKS,
 }
-_ENUMERATIONS = (Control, LoopWord, MoveWord, LeaveWord, RecordWord, Status, PoolWord, SharedWord)
+_WORDS = (Control, LoopWord, MoveWord, LeaveWord, RecordWord, Status, PoolWord, SharedWord)
 
 
 @functools.cache
 def engine_requests() -> tuple[KernelRequest, KernelRequest, KernelRequest]:
     """What the engine is compiled from, in the order of `EntryPoints`."""
-    source = text_of_module("engine_functions", _CONSTANTS, _ENUMERATIONS)
+    source = text_of_module("engine_functions", _CONSTANTS, _WORDS)
     return (
         KernelRequest(source, "replay", "int64(int64, int64, int64)"),
         KernelRequest(source, "worker", "int64(int64)"),

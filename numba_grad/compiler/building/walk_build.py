@@ -1,7 +1,6 @@
 """Native walks of long graphs, compiled from the text of `walk_functions.py` and cached as any
 kernel; and how such a text is read."""
 
-import enum
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,19 +13,18 @@ from numba_grad.graph import walk
 from numba_grad.runtime.native_engine import OBJECT_HEAD
 
 if TYPE_CHECKING:
-    from numba_grad.graph.native_walks import NativeWalks, WalkWord
+    from numba_grad.graph.native_walks import NativeWalks
 
 _BEGINNING = "# From here on it is kernel language.\n"
 
 
-def text_of_module(
-    module: str, constants: dict[str, int], enumerations: Sequence[type[enum.IntEnum]]
-) -> str:
+def text_of_module(module: str, constants: dict[str, int], words: Sequence[type]) -> str:
     """The text of a module here, with what it imports from Python as numbers."""
     lines = [f"{name} = {value}\n" for name, value in constants.items()]
-    for words in enumerations:
-        lines.append(f"class {words.__name__}:\n")
-        lines += [f"    {word.name} = {word.value}\n" for word in words]
+    for own in words:
+        lines.append(f"class {own.__name__}:\n")
+        named = getattr(own, "__members__", vars(own)).items()
+        lines += [f"    {name} = {int(value)}\n" for name, value in named if name.isupper()]
     text = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
     return "".join(lines) + text.partition(_BEGINNING)[2]
 
@@ -37,9 +35,9 @@ def walk_requests() -> tuple[KernelRequest, ...]:
     Python whose objects are not known."""
     if _layout() is None:
         return ()
-    words = _walks_module()
-    enumerations = (words.WalkWord, words.WalkStatus)
-    source = text_of_module("walk_functions", {"OBJECT_HEAD": OBJECT_HEAD}, enumerations)
+    module = _walks_module()
+    words = (module.WalkWord, module.WalkStatus)
+    source = text_of_module("walk_functions", {"OBJECT_HEAD": OBJECT_HEAD}, words)
     # They wait for memory: LLVM's passes would save a tenth of a walk, and take the first program
     # on a machine 0.1 s.
     return (
@@ -55,7 +53,7 @@ def _walks_module() -> Any:
 
 
 @functools.cache
-def _layout() -> "dict[WalkWord, int] | None":
+def _layout() -> dict[int, int] | None:
     return _walks_module().layout()
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 
 from numba_grad.compiler.control_flow.adjoints import write_adjoint
 from numba_grad.compiler.control_flow.branches import write_branch
-from numba_grad.compiler.control_flow.communications import write_communication
 from numba_grad.compiler.control_flow.loops import write_loop, write_while
 from numba_grad.compiler.control_flow.writer import ENDLESS, CompileBody, Writer
 from numba_grad.compiler.segment_memory import Place
 from numba_grad.compiler.segment_program import SegmentProgram
 from numba_grad.compiler.target import Target
+from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import Node
 
 _WRITERS: dict[str, Callable[[Writer, Node], None]] = {
@@ -42,5 +42,9 @@ def control_program(
     """
     lists = list(numbers), list(places), list(has_own_memory)
     writer = Writer(call, *lists, compile_body, target, most_passes or ENDLESS)
-    _WRITERS.get(call.op.name, write_communication)(writer, call)
+    write = _WRITERS.get(call.op.name)
+    if write is None:  # most programs have no communication
+        module = imported("numba_grad.compiler.control_flow.communications")
+        write = module.write_communication
+    write(writer, call)
     return SegmentProgram(writer.steps, writer.result_places, writer.temporaries, {}, [])

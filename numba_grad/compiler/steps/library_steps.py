@@ -15,10 +15,10 @@ from numba_grad.compiler.library_kernels.registry import (
     one_for_each_element,
 )
 from numba_grad.compiler.segment_memory import Place
-from numba_grad.compiler.steps.custom_kernel_steps import call_of_custom_kernel
 from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.words import Pointer, Word
 from numba_grad.errors import InternalError
+from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import Node
 
 
@@ -27,7 +27,9 @@ def steps_of_operation(
 ) -> list[ScheduledStep]:
     """The steps that compute `node` from its operands in memory."""
     if node.op.name == "custom_kernel":
-        call = call_of_custom_kernel(node)
+        # With what compiles users' functions: most programs have none.
+        steps = imported("numba_grad.compiler.steps.custom_kernel_steps")
+        call = steps.call_of_custom_kernel(node)
     else:
         call = call_of(node, operator.attrgetter("kernel"), in_place=in_place)
     return steps_of_call(call, node, places, temporary, in_place=in_place)

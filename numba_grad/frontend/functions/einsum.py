@@ -1,7 +1,7 @@
 """`einsum`: products of any number of arrays, summed over named axes.
 
 Two factors at a time, as one matrix product of stacks where axes of both are summed. In which
-order is found by the library opt_einsum, which is imported for more than two factors only.
+order NumPy finds for a few factors, and for more the library opt_einsum, which is imported then.
 """
 
 import functools
@@ -10,6 +10,8 @@ import operator
 import string
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from numba_grad.dtypes import BOOL
 from numba_grad.errors import ShapeError, explain
@@ -33,6 +35,9 @@ __all__ = ["einsum", "einsum_path"]
 
 Term = tuple[Node, str]  # a factor, and a label for each of its axes
 Path = tuple[tuple[int, ...], ...]  # which of the factors to combine, step by step
+
+_FEW_FACTORS = 4
+_NO_LIMIT = 1 << 62  # elements of intermediate results
 
 
 def einsum(*operands: Any, optimize: Any = True, dtype: object = None) -> "Tensor":
@@ -244,6 +249,11 @@ def _path_and_cost(
     subscripts: str, shapes: tuple[tuple[int, ...], ...], method: Any, limit: int | None
 ) -> tuple[Path, str]:
     # Finding it takes 100 us and more, and loops ask for the same one again.
+    if method == "auto" and limit is None and len(shapes) <= _FEW_FACTORS and subscripts.isascii():
+        # Both look at all orders of so few, and the other one takes 6 ms to import.
+        arrays = [np.broadcast_to(np.empty(()), shape) for shape in shapes]
+        path, cost = np.einsum_path(subscripts, *arrays, optimize=("optimal", _NO_LIMIT))
+        return tuple(path[1:]), cost
     opt_einsum = imported("opt_einsum")
     try:
         path, cost = opt_einsum.contract_path(
