@@ -44,6 +44,7 @@ from numba_grad.transforms.vjp import add_cotangents
 
 # What looks at the first loop that a process records.
 PASSES_OF_LOOPS = (
+    "numba_grad.transforms.independent_steps",
     "numba_grad.transforms.carried_parts",
     "numba_grad.transforms.joined_products",
 )
@@ -86,8 +87,13 @@ def loop(
         body = imported("numba_grad.transforms.short_loops").with_short_loops_written_out(body)
     if is_users:
         # Imported when the first loop is recorded: most programs have none.
-        parts = imported(*PASSES_OF_LOOPS)
-        products = imported(PASSES_OF_LOOPS[1])
+        independent = imported(*PASSES_OF_LOOPS)
+        if slots is None:
+            at_once = independent.all_at_once(body, carried, sequences, constants, length)
+            if at_once is not None:
+                return at_once
+        parts = imported(PASSES_OF_LOOPS[1])
+        products = imported(PASSES_OF_LOOPS[2])
         again = functools.partial(
             loop, length=length, reverse=reverse, slots=slots, directory=directory, is_cut=is_cut
         )

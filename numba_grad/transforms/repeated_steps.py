@@ -26,12 +26,12 @@ from numba_grad.transforms.assigned_rows import (
     rows_read_again,
 )
 from numba_grad.transforms.call import CallTarget
-from numba_grad.transforms.loop_sizes import LARGEST_VALUE
+from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
 
-_FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction"}
+_FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction", "indexing"}
 _WINDOW = 8  # consecutive operations, by which periods are looked for
 _PERIODS = 12  # that are looked at
 _MOST_INSIDE = 8  # times that a step may say the same in a loop of its own
@@ -166,6 +166,7 @@ class RecordedGraph:
             key = (node.type, self.part_numbers[number], len(numbers))
             self.signatures[number] = 2 * kinds.setdefault(key, kind + len(kinds))
             self.signatures[number] += node.requires_grad
+            self.row_starts[number] = 0
         times = np.ones(len(self.inputs), np.int64)
         places = list(given)
         times[self.first_inputs[places]] = self.arities[places] = [*map(len, given.values())]
@@ -421,9 +422,9 @@ def _signatures(nodes: Sequence[Node], survey: NodeSurvey) -> tuple[np.ndarray, 
         rest: object = None
         if assigns:
             row_starts[k], rest = params["starts"][0], int(part_numbers[k])
-        elif node.op is _SLICE and params["sizes"][:1] == (1,):
+        elif node.op is _SLICE and _may_move(node):
             row_starts[k] = params["starts"][0]
-            rest = params["starts"][1:], params["sizes"], params["steps"][1:], params.get("dropped")
+            rest = params["starts"][1:], params["sizes"], params["steps"], params.get("dropped")
         elif params is not NO_PARAMS:
             if id(params) not in names:
                 names[id(params)] = _name_of(params)
@@ -433,6 +434,14 @@ def _signatures(nodes: Sequence[Node], survey: NodeSurvey) -> tuple[np.ndarray, 
             signatures[k] = 2 * kind + node.requires_grad
     of_rows = RowAccesses(accesses[first], row_starts[first], part_numbers[first], list(parts))
     return signatures[first], of_rows
+
+
+def _may_move(slice: Node) -> bool:
+    """Whether it is of one row, or of so few that steps may read others in their place."""
+    [x], sizes = slice.inputs, slice.params["sizes"]
+    if not sizes or sizes[0] == 1:
+        return bool(sizes)
+    return slice.params["steps"][0] == 1 and FEWEST_STEPS * sizes[0] <= x.shape[0]
 
 
 def _types_of_numbers(
