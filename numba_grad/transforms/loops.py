@@ -86,24 +86,12 @@ def loop(
         # Imported when it is needed: most loops have none inside.
         body = imported("numba_grad.transforms.short_loops").with_short_loops_written_out(body)
     if is_users:
-        # Imported when the first loop is recorded: most programs have none.
-        independent = imported(*PASSES_OF_LOOPS)
-        if slots is None:
-            at_once = independent.all_at_once(body, carried, sequences, constants, length)
-            if at_once is not None:
-                return at_once
-        parts = imported(PASSES_OF_LOOPS[1])
-        products = imported(PASSES_OF_LOOPS[2])
         again = functools.partial(
             loop, length=length, reverse=reverse, slots=slots, directory=directory, is_cut=is_cut
         )
-        parted = parts.carrying_parts(body, len(carried))
-        if parted is not None:
-            of_parts = again(parted.body, parted.split(carried), sequences, constants)
-            return parted.joined(len(carried), *of_parts)
-        joined = products.with_joined_products(body, len(carried), sequences, len(constants))
-        if joined is not None:
-            return again(joined.body, carried, *joined.given(sequences, constants))
+        found = _rewritten(body, carried, sequences, constants, again)
+        if found is not None:
+            return found
     if is_cut and length > 1:
         of_former = _with_former_values(
             body, carried, sequences, constants, length, reverse, slots, directory
@@ -133,6 +121,32 @@ def loop(
     node = with_results(loop_op, inputs, params._asdict())
     results = [result(node, k) for k in range(len(body.outputs))]
     return results[: len(carried)], results[len(carried) :]
+
+
+def _rewritten(
+    body: CallTarget,
+    carried: Sequence[Node],
+    sequences: Sequence[Node],
+    constants: Sequence[Node],
+    again: "functools.partial[tuple[list[Node], list[Node]]]",
+) -> tuple[list[Node], list[Node]] | None:
+    """The results by another loop, which `again` makes, or by none, if that is better."""
+    # Imported when the first loop is recorded: most programs have none.
+    independent = imported(*PASSES_OF_LOOPS)
+    parts, products = map(imported, PASSES_OF_LOOPS[1:])
+    if again.keywords["slots"] is None:  # else there is a budget of memory
+        length = again.keywords["length"]
+        found = independent.all_at_once(body, carried, sequences, constants, length)
+        if found is not None:
+            return found
+    parted = parts.carrying_parts(body, len(carried))
+    if parted is not None:
+        of_parts = again(parted.body, parted.split(carried), sequences, constants)
+        return parted.joined(len(carried), *of_parts)
+    joined = products.with_joined_products(body, len(carried), sequences, len(constants))
+    if joined is not None:
+        return again(joined.body, carried, *joined.given(sequences, constants))
+    return None
 
 
 def _with_former_values(

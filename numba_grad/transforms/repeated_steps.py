@@ -264,9 +264,9 @@ class RecordedGraph:
 
     # What repeats.
 
-    def repetition(self) -> Steps | None:
+    def repetition(self, *, any_rows: bool = False) -> Steps | None:
         """The steps that cover most of the graph; of almost equal ones, the shortest, as twice a
-        period is one as well."""
+        period is one as well. With `any_rows` each step may read any row of an array."""
         best: Steps | None = None
         periods = self._periods()
         # Steps whose halves or thirds are alike, as those of Heun and Runge, have no operation
@@ -276,7 +276,7 @@ class RecordedGraph:
             covered = 0 if best is None else best.end - best.first
             if period in multiples and 10 * covered > 8 * len(self.nodes):
                 break
-            steps = self._steps(period)
+            steps = self._steps(period, any_rows)
             if steps is None:
                 continue
             size = steps.end - steps.first
@@ -318,7 +318,7 @@ class RecordedGraph:
         frequent = np.argsort(-counts, kind="stable")[:_PERIODS]
         return frequent[counts[frequent] > 0].tolist()
 
-    def _steps(self, period: int) -> Steps | None:
+    def _steps(self, period: int, any_rows: bool) -> Steps | None:
         """The longest repetition at this distance."""
         signatures, arities = self.signatures, self.arities
         alike = (signatures[:-period] == signatures[period:]) & (signatures[period:] != 0)
@@ -329,7 +329,7 @@ class RecordedGraph:
         starts, ends = _runs(alike)
         is_long = ends - starts >= least
         for start, end in zip(starts[is_long].tolist(), ends[is_long].tolist(), strict=True):
-            repeats[start:end], kinds[start:end] = self._kinds(period, start, end)
+            repeats[start:end], kinds[start:end] = self._kinds(period, start, end, any_rows)
         # A pair that repeats, and the next one in the same way.
         repeats = repeats[:-period] & repeats[period:] & (kinds[:-period] == kinds[period:])
         start, run = _longest_run(repeats)
@@ -338,7 +338,9 @@ class RecordedGraph:
             return None
         return Steps(start, period, count, rest)
 
-    def _kinds(self, period: int, start: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+    def _kinds(
+        self, period: int, start: int, end: int, any_rows: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
         """For nodes that have the same operations a period later, whether they go on to these as
         steps do, and a number that says how their inputs do."""
         first_inputs = self.first_inputs
@@ -363,6 +365,8 @@ class RecordedGraph:
         is_of_one = _sums(is_equal, firsts) > 0
         goes_on = _sums(kind == 0, firsts) == 0
         goes_on &= np.where(assigns, moves != 0, (moves == 0) | is_of_one)
+        if any_rows:
+            moves[self.row_accesses[start:end] == RowAccess.READS] = 0
         return goes_on, kinds * 1000003 + moves
 
 

@@ -29,7 +29,7 @@ from numba_grad.graph.walk import copied, in_order_of_recording, rebuilt
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params, slice_params
-from numba_grad.transforms.assigned_rows import UPDATE
+from numba_grad.transforms.assigned_rows import UPDATE, RowAccess
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loops import loop
 from numba_grad.transforms.repeated_steps import (
@@ -48,6 +48,7 @@ _MOST_LEFT = 6  # steps at either end that stay as they are
 _HIGHEST_BLOCK = 16  # of rows, which overlap those of the next step or leave out some
 _NEARLY = 1.03  # as many bytes
 _NEVER = 1e15
+_NO_LOOP = 1 << 62  # operations of a loop that is not done all at once
 _SLICE, _RESHAPE, _CONCATENATE = OPS["slice"], OPS["reshape"], OPS["concatenate"]
 _FLIP = OPS["flip"]
 
@@ -120,8 +121,22 @@ def reroll(
     if 2 * distance * sum(are_free(some)) < fewest:
         return None  # larger arrays, as most long loops have: not worth a closer look
     recorded = RecordedGraph(order, fixed, read_at_calls, fewest, limits.steps)
-    steps = recorded.repetition()
-    return None if steps is None else _Loop(recorded, steps, known, limits).made()
+    candidates = [(recorded.repetition(), limits)]
+    if (recorded.row_accesses == RowAccess.READS).any():
+        # All at once, by index arrays, steps may read any rows: a sum over a list of bonds, or all
+        # passes of a loop in a loop.
+        found = recorded.repetition(any_rows=True), limits._replace(nodes=_NO_LOOP)
+        candidates.insert(0 if _size(found[0]) > 2 * _size(candidates[0][0]) else 1, found)
+    for steps, limits in candidates:
+        made = None if steps is None else _Loop(recorded, steps, known, limits).made()
+        if made is not None:
+            return made
+    return None
+
+
+def _size(steps: Steps | None) -> int:
+    """In operations."""
+    return 0 if steps is None else steps.end - steps.first
 
 
 class _Loop:
@@ -185,6 +200,8 @@ class _Loop:
 
     def _with_steps_before(self, reads: dict[int, list[int]]) -> dict[int, list[int]]:
         """Take in the steps before those that repeat; returns what others read, then."""
+        if any(self._reads_any_row(place) for place, _ in self.sequences):
+            return reads  # which of all rows it would read is not known
         while True:
             initial = {key: self._initial_number(*key) for key in self.carried}
             arrays = {chain[-1]: self._array_before(chain) for chain in self._chains()}
@@ -264,7 +281,7 @@ class _Loop:
                 continue
             is_made = number not in recorded.read_again and number not in recorded.windows
             is_invariant = recorded.arities[number] > 0 and is_made
-            row_moves = recorded.row_starts[number + period] != recorded.row_starts[number]
+            row_moves = self._reads_next_row(place)
             following = recorded.inputs_of(number + period)
             for k, (x, y) in enumerate(zip(recorded.inputs_of(number), following, strict=True)):
                 if y - x == period and x >= 0:
@@ -488,13 +505,27 @@ class _Loop:
                 return recorded.read_at_calls.array_of(numbers)
             return leaf(np.array([x.value for x in numbers], numbers[0].dtype))
         x, params = recorded.node(int(column[0])), recorded.nodes[number].params
+        if self._reads_any_row(place):
+            return _any_rows(x, params, self._row_starts(place))
         first, move = self._rows(number)
         rows = _blocks(x, params, first, abs(move), self.count)
         return rows if rows is None or move > 0 else _flipped(rows)
 
     def _reads_next_row(self, place: int) -> bool:
-        """Whether it reads a row of an array, and in each step the next one."""
-        return self._rows(self.steps.first + place)[1] != 0
+        """Whether it reads a row of an array, and not the same in all steps."""
+        starts = self._row_starts(place)
+        return bool((starts != starts[0]).any())
+
+    def _reads_any_row(self, place: int) -> bool:
+        """Whether these rows do not lie at equal distances."""
+        moves = np.diff(self._row_starts(place))
+        return bool((moves != moves[0]).any())
+
+    def _row_starts(self, place: int) -> np.ndarray:
+        """In all steps that repeat."""
+        steps = self.steps
+        last = steps.first + place + (steps.times - 1) * steps.period
+        return self.recorded.row_starts[steps.first + place : last + 1 : steps.period]
 
     def _rows(self, number: int) -> tuple[int, int]:
         """The first of the rows that a place is about, and how many rows lie from one step to the
@@ -692,6 +723,16 @@ class _Loop:
             x.serial = serial
             serial += 1 + counts.get(x, 0)
         return True
+
+
+def _any_rows(x: Node, params: Mapping[str, Any], starts: np.ndarray) -> Node | None:
+    """Slices as the one of these params, but of these rows."""
+    height, *sizes = params["sizes"]
+    if height > 1:
+        return None
+    rows = OPS["gather"](x, leaf(starts.copy()), checked=False)
+    part = region_params((0, *params["starts"][1:]), (1, *params["steps"][1:]))
+    return record(_SLICE, (rows,), {**part, "sizes": (len(starts), *sizes)})
 
 
 def _blocks(x: Node, params: Mapping[str, Any], first: int, move: int, count: int) -> Node | None:

@@ -9,6 +9,7 @@ _RANDOM = np.random.default_rng(0)
 ROWS, WEIGHTS = _RANDOM.random((40, 4)), _RANDOM.random((4, 4))
 DATA, VECTOR = _RANDOM.random(90), _RANDOM.random(30)
 COLUMNS = _RANDOM.integers(0, 30, (30, 3))
+PAIRS = [(int(i), int(j)) for i, j in _RANDOM.integers(-40, 40, (35, 2)) if i % 40 != j % 40]
 
 
 def covariance(x, w):
@@ -54,6 +55,18 @@ def with_gaps(data, x):
     return sum(np.sum(data[5 * k : 5 * k + 2] * x[k]) ** 3 for k in range(17, 0, -1))
 
 
+def bonds(x, w):
+    total = 0.0
+    for k, (i, j) in enumerate(PAIRS):
+        d = x[i] - x[j]
+        total += k * (np.sqrt(d @ d + 0.1) - w[3, 3]) ** 2
+    return total
+
+
+def factors(x, w):
+    return sum((x[i, 1:] @ w[j % 4, :-1] - 1.0) ** 2 for i, j in PAIRS)
+
+
 def cumulative(x, w):
     total, parts = 0.0, []
     for row in x:
@@ -78,6 +91,8 @@ INDEPENDENT = [
     (sparse_products, SPARSE),
     (overlapping, SPARSE),
     (with_gaps, SPARSE),
+    (bonds, MATRIX),
+    (factors, MATRIX),
 ]
 
 
@@ -92,7 +107,7 @@ def _step_by_step(f, *args):
     value = f(*args)
     variables = [ng.tensor(x, requires_grad=True) for x in args]
     f(*variables).backward()
-    return value, [x.grad.numpy() for x in variables]
+    return value, [np.asarray(x.grad) for x in variables]
 
 
 @pytest.mark.parametrize("f, args", INDEPENDENT, ids=lambda x: getattr(x, "__name__", ""))
@@ -105,6 +120,22 @@ def test_steps_that_need_nothing_of_each_other_are_done_at_once(f, args):
     ops = _ops(f, *args)
     assert "loop" not in ops
     assert len(ops) < 160  # recorded one by one there are more than a thousand
+
+
+def walk(x, w):
+    h = w[0]
+    for i, _ in PAIRS:
+        h = np.tanh(w @ h + x[i])
+    return np.sum(h)
+
+
+def test_steps_that_read_any_rows_and_each_other_stay_steps():
+    assert "loop" not in _ops(walk, *MATRIX)
+    value, gradients = _step_by_step(walk, *MATRIX)
+    found, given = ng.jit(ng.value_and_grad(walk, (0, 1)))(*MATRIX)
+    np.testing.assert_allclose(found, value, rtol=1e-13)
+    for g, expected in zip(given, gradients, strict=True):
+        np.testing.assert_allclose(g, expected, rtol=1e-11)
 
 
 @pytest.mark.parametrize("f", [cumulative, recurrence])
