@@ -66,6 +66,7 @@ def loop(
     is_users: bool = True,
     sums: int = 0,
     is_cut: bool = False,
+    is_shown: bool = False,
 ) -> tuple[list[Node], list[Node]]:
     """What is carried out of the loop, and the stacked results.
 
@@ -80,19 +81,21 @@ def loop(
     is_users : whether it is no derivative of a loop itself: then it keeps what its derivative would
         not compute again
     sums : of how many carried values, the last ones, it is known that steps only add to them
-    is_cut : whether a step may be done before the loop: not if somebody sees how many it has
+    is_cut : whether a step may be done before the loop
+    is_shown : whether somebody sees how many steps are done
     """
     if is_users and body.has_bodies:
         # Imported when it is needed: most loops have none inside.
         body = imported("numba_grad.transforms.short_loops").with_short_loops_written_out(body)
     if is_users:
+        shown = {"is_cut": is_cut, "is_shown": is_shown}
         again = functools.partial(
-            loop, length=length, reverse=reverse, slots=slots, directory=directory, is_cut=is_cut
+            loop, length=length, reverse=reverse, slots=slots, directory=directory, **shown
         )
         found = _rewritten(body, carried, sequences, constants, again)
         if found is not None:
             return found
-    if is_cut and length > 1:
+    if is_cut and not is_shown and length > 1:
         of_former = _with_former_values(
             body, carried, sequences, constants, length, reverse, slots, directory
         )
@@ -134,8 +137,9 @@ def _rewritten(
     # Imported when the first loop is recorded: most programs have none.
     independent = imported(*PASSES_OF_LOOPS)
     parts, products = map(imported, PASSES_OF_LOOPS[1:])
-    if again.keywords["slots"] is None:  # else there is a budget of memory
-        length = again.keywords["length"]
+    given = again.keywords
+    if given["slots"] is None and not given["is_shown"]:  # with a budget it is meant as a loop
+        length = given["length"]
         found = independent.all_at_once(body, carried, sequences, constants, length)
         if found is not None:
             return found
