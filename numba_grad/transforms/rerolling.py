@@ -122,7 +122,8 @@ def reroll(
         return None  # larger arrays, as most long loops have: not worth a closer look
     recorded = RecordedGraph(order, fixed, read_at_calls, fewest, limits.steps)
     candidates = [(recorded.repetition(), limits)]
-    if (recorded.row_accesses == RowAccess.READS).any():
+    reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
+    if reads_rows and 2 * _size(candidates[0][0]) < len(order):
         # All at once, by index arrays, steps may read any rows: a sum over a list of bonds, or all
         # passes of a loop in a loop.
         found = recorded.repetition(any_rows=True), limits._replace(nodes=_NO_LOOP)
