@@ -101,7 +101,7 @@ class Traversal:
         if self.originals:
             originals = self.originals
             for found in self.loops:
-                if found.loop in executed:
+                if not executed.isdisjoint(found.recorded):
                     inside += [in_order_of_recording(found.before), found.steps]
             executed = {originals.get(x, x) for x in executed}
             executed.update([originals.get(x, x) for x in self.passed_by if x.requires_grad])

@@ -44,6 +44,7 @@ from numba_grad.transforms.vjp import add_cotangents
 
 # What looks at the first loop that a process records.
 PASSES_OF_LOOPS = (
+    "numba_grad.transforms.independent_steps",
     "numba_grad.transforms.carried_parts",
     "numba_grad.transforms.joined_products",
 )
@@ -65,6 +66,7 @@ def loop(
     is_users: bool = True,
     sums: int = 0,
     is_cut: bool = False,
+    is_shown: bool = False,
 ) -> tuple[list[Node], list[Node]]:
     """What is carried out of the loop, and the stacked results.
 
@@ -79,26 +81,21 @@ def loop(
     is_users : whether it is no derivative of a loop itself: then it keeps what its derivative would
         not compute again
     sums : of how many carried values, the last ones, it is known that steps only add to them
-    is_cut : whether a step may be done before the loop: not if somebody sees how many it has
+    is_cut : whether a step may be done before the loop
+    is_shown : whether somebody sees how many steps are done
     """
     if is_users and body.has_bodies:
         # Imported when it is needed: most loops have none inside.
         body = imported("numba_grad.transforms.short_loops").with_short_loops_written_out(body)
     if is_users:
-        # Imported when the first loop is recorded: most programs have none.
-        parts = imported(*PASSES_OF_LOOPS)
-        products = imported(PASSES_OF_LOOPS[1])
+        shown = {"is_cut": is_cut, "is_shown": is_shown}
         again = functools.partial(
-            loop, length=length, reverse=reverse, slots=slots, directory=directory, is_cut=is_cut
+            loop, length=length, reverse=reverse, slots=slots, directory=directory, **shown
         )
-        parted = parts.carrying_parts(body, len(carried))
-        if parted is not None:
-            of_parts = again(parted.body, parted.split(carried), sequences, constants)
-            return parted.joined(len(carried), *of_parts)
-        joined = products.with_joined_products(body, len(carried), sequences, len(constants))
-        if joined is not None:
-            return again(joined.body, carried, *joined.given(sequences, constants))
-    if is_cut and length > 1:
+        found = _rewritten(body, carried, sequences, constants, again)
+        if found is not None:
+            return found
+    if is_cut and not is_shown and length > 1:
         of_former = _with_former_values(
             body, carried, sequences, constants, length, reverse, slots, directory
         )
@@ -127,6 +124,33 @@ def loop(
     node = with_results(loop_op, inputs, params._asdict())
     results = [result(node, k) for k in range(len(body.outputs))]
     return results[: len(carried)], results[len(carried) :]
+
+
+def _rewritten(
+    body: CallTarget,
+    carried: Sequence[Node],
+    sequences: Sequence[Node],
+    constants: Sequence[Node],
+    again: "functools.partial[tuple[list[Node], list[Node]]]",
+) -> tuple[list[Node], list[Node]] | None:
+    """The results by another loop, which `again` makes, or by none, if that is better."""
+    # Imported when the first loop is recorded: most programs have none.
+    independent = imported(*PASSES_OF_LOOPS)
+    parts, products = map(imported, PASSES_OF_LOOPS[1:])
+    given = again.keywords
+    if given["slots"] is None and not given["is_shown"]:  # with a budget it is meant as a loop
+        length = given["length"]
+        found = independent.all_at_once(body, carried, sequences, constants, length)
+        if found is not None:
+            return found
+    parted = parts.carrying_parts(body, len(carried))
+    if parted is not None:
+        of_parts = again(parted.body, parted.split(carried), sequences, constants)
+        return parted.joined(len(carried), *of_parts)
+    joined = products.with_joined_products(body, len(carried), sequences, len(constants))
+    if joined is not None:
+        return again(joined.body, carried, *joined.given(sequences, constants))
+    return None
 
 
 def _with_former_values(

@@ -23,6 +23,8 @@ FEWEST_NODES_COMPILED = 32
 # One after the other, in a function. So where a loop stays as it is, and its derivative comes with
 # it, a part of either is no loop.
 _MOST_LOOPS = 3
+# The same of loops whose steps are one for all (`independent_steps.py`): they are loops no more.
+_MOST_AT_ONCE = 32
 # Elements of what is left of each step, in a compiled function. Of larger ones often a part is read
 # (a receiver of waves), and step by step nothing else of them is stored, or has a cotangent.
 _LARGEST_ROW = 16
@@ -72,8 +74,10 @@ def loop_in(
         return None
     # Most programs have none, and import nothing for it.
     rerolling = imported("numba_grad.transforms.rerolling", *PASSES_OF_LOOPS)
-    fewest, largest_row = FEWEST_NODES, None
-    if is_compiled:
+    if not is_compiled:
+        limits = rerolling.Limits(FEWEST_NODES, FEWEST_NODES, FEWEST_STEPS)
+    else:
+        at_once = max(FEWEST_NODES_COMPILED, len(order) // _MOST_AT_ONCE)
         fewest = _fewest_nodes(len(order))
-        largest_row = _LARGEST_ROW
-    return rerolling.reroll(order, fixed, known, read_at_calls, fewest, FEWEST_STEPS, largest_row)
+        limits = rerolling.Limits(fewest, at_once, FEWEST_STEPS, _LARGEST_ROW)
+    return rerolling.reroll(order, fixed, known, read_at_calls, limits)

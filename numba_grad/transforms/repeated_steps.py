@@ -26,12 +26,12 @@ from numba_grad.transforms.assigned_rows import (
     rows_read_again,
 )
 from numba_grad.transforms.call import CallTarget
-from numba_grad.transforms.loop_sizes import LARGEST_VALUE
+from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
 
-_FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction"}
+_FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction", "indexing"}
 _WINDOW = 8  # consecutive operations, by which periods are looked for
 _PERIODS = 12  # that are looked at
 _MOST_INSIDE = 8  # times that a step may say the same in a loop of its own
@@ -166,6 +166,7 @@ class RecordedGraph:
             key = (node.type, self.part_numbers[number], len(numbers))
             self.signatures[number] = 2 * kinds.setdefault(key, kind + len(kinds))
             self.signatures[number] += node.requires_grad
+            self.row_starts[number] = 0
         times = np.ones(len(self.inputs), np.int64)
         places = list(given)
         times[self.first_inputs[places]] = self.arities[places] = [*map(len, given.values())]
@@ -263,9 +264,9 @@ class RecordedGraph:
 
     # What repeats.
 
-    def repetition(self) -> Steps | None:
+    def repetition(self, *, any_rows: bool = False) -> Steps | None:
         """The steps that cover most of the graph; of almost equal ones, the shortest, as twice a
-        period is one as well."""
+        period is one as well. With `any_rows` each step may read any row of an array."""
         best: Steps | None = None
         periods = self._periods()
         # Steps whose halves or thirds are alike, as those of Heun and Runge, have no operation
@@ -275,7 +276,7 @@ class RecordedGraph:
             covered = 0 if best is None else best.end - best.first
             if period in multiples and 10 * covered > 8 * len(self.nodes):
                 break
-            steps = self._steps(period)
+            steps = self._steps(period, any_rows)
             if steps is None:
                 continue
             size = steps.end - steps.first
@@ -317,7 +318,7 @@ class RecordedGraph:
         frequent = np.argsort(-counts, kind="stable")[:_PERIODS]
         return frequent[counts[frequent] > 0].tolist()
 
-    def _steps(self, period: int) -> Steps | None:
+    def _steps(self, period: int, any_rows: bool) -> Steps | None:
         """The longest repetition at this distance."""
         signatures, arities = self.signatures, self.arities
         alike = (signatures[:-period] == signatures[period:]) & (signatures[period:] != 0)
@@ -328,7 +329,7 @@ class RecordedGraph:
         starts, ends = _runs(alike)
         is_long = ends - starts >= least
         for start, end in zip(starts[is_long].tolist(), ends[is_long].tolist(), strict=True):
-            repeats[start:end], kinds[start:end] = self._kinds(period, start, end)
+            repeats[start:end], kinds[start:end] = self._kinds(period, start, end, any_rows)
         # A pair that repeats, and the next one in the same way.
         repeats = repeats[:-period] & repeats[period:] & (kinds[:-period] == kinds[period:])
         start, run = _longest_run(repeats)
@@ -337,7 +338,9 @@ class RecordedGraph:
             return None
         return Steps(start, period, count, rest)
 
-    def _kinds(self, period: int, start: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+    def _kinds(
+        self, period: int, start: int, end: int, any_rows: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
         """For nodes that have the same operations a period later, whether they go on to these as
         steps do, and a number that says how their inputs do."""
         first_inputs = self.first_inputs
@@ -362,6 +365,8 @@ class RecordedGraph:
         is_of_one = _sums(is_equal, firsts) > 0
         goes_on = _sums(kind == 0, firsts) == 0
         goes_on &= np.where(assigns, moves != 0, (moves == 0) | is_of_one)
+        if any_rows:
+            moves[self.row_accesses[start:end] == RowAccess.READS] = 0
         return goes_on, kinds * 1000003 + moves
 
 
@@ -421,9 +426,9 @@ def _signatures(nodes: Sequence[Node], survey: NodeSurvey) -> tuple[np.ndarray, 
         rest: object = None
         if assigns:
             row_starts[k], rest = params["starts"][0], int(part_numbers[k])
-        elif node.op is _SLICE and params["sizes"][:1] == (1,):
+        elif node.op is _SLICE and _may_move(node):
             row_starts[k] = params["starts"][0]
-            rest = params["starts"][1:], params["sizes"], params["steps"][1:], params.get("dropped")
+            rest = params["starts"][1:], params["sizes"], params["steps"], params.get("dropped")
         elif params is not NO_PARAMS:
             if id(params) not in names:
                 names[id(params)] = _name_of(params)
@@ -433,6 +438,14 @@ def _signatures(nodes: Sequence[Node], survey: NodeSurvey) -> tuple[np.ndarray, 
             signatures[k] = 2 * kind + node.requires_grad
     of_rows = RowAccesses(accesses[first], row_starts[first], part_numbers[first], list(parts))
     return signatures[first], of_rows
+
+
+def _may_move(slice: Node) -> bool:
+    """Whether it is of one row, or of so few that steps may read others in their place."""
+    [x], sizes = slice.inputs, slice.params["sizes"]
+    if not sizes or sizes[0] == 1:
+        return bool(sizes)
+    return slice.params["steps"][0] == 1 and FEWEST_STEPS * sizes[0] <= x.shape[0]
 
 
 def _types_of_numbers(

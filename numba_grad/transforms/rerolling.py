@@ -11,8 +11,8 @@ rerolled: with larger arrays, and more of them, what a loop costs is its arithme
 planned better step by step.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,11 +25,11 @@ from numba_grad.graph.node import (
     recording,
 )
 from numba_grad.graph.survey import are_free
-from numba_grad.graph.walk import copied, in_order_of_recording, rebuilt, toposort
+from numba_grad.graph.walk import copied, in_order_of_recording, rebuilt
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params, slice_params
-from numba_grad.transforms.assigned_rows import UPDATE
+from numba_grad.transforms.assigned_rows import UPDATE, RowAccess
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loops import loop
 from numba_grad.transforms.repeated_steps import (
@@ -45,8 +45,10 @@ if TYPE_CHECKING:
 _SAMPLES = 1024  # of the nodes of a long graph, for a first look at them
 _LONGEST_DELAY = 8  # steps back that a step may read
 _MOST_LEFT = 6  # steps at either end that stay as they are
+_HIGHEST_BLOCK = 16  # of rows, which overlap those of the next step or leave out some
 _NEARLY = 1.03  # as many bytes
 _NEVER = 1e15
+_NO_LOOP = 1 << 62  # operations of a loop that is not done all at once
 _SLICE, _RESHAPE, _CONCATENATE = OPS["slice"], OPS["reshape"], OPS["concatenate"]
 _FLIP = OPS["flip"]
 
@@ -54,10 +56,11 @@ _FLIP = OPS["flip"]
 class Rerolled:
     """What has become of a loop."""
 
-    def __init__(self, loop: Node, steps: Sequence[Node], before: Sequence[Node]) -> None:
-        self.loop = loop
+    def __init__(self, times: int, steps: Sequence[Node], before: Sequence[Node]) -> None:
+        self.times = times
         self.steps = steps  # the nodes that are inside of it now, one after the other
         self.before = before  # and those of the first steps, which others may stand between
+        self.recorded: set[Node] = set()  # in place of all these
         self.instead: dict[Node, Node] = {}  # for each that others read
         # Concatenations of what steps gave, one after the other: their pieces now.
         self.pieces: dict[Node, tuple[Node, ...]] = {}
@@ -95,24 +98,46 @@ class Rerolled:
         return found[::-1]
 
 
+class Limits(NamedTuple):
+    """What makes a loop worth while."""
+
+    nodes: int  # of all steps, at least
+    nodes_at_once: int  # of those that are done all at once
+    steps: int  # at least
+    largest_row: int | None = None  # elements of what others read of each step, at most
+
+
 def reroll(
     order: Sequence[Node],
     fixed: Collection[Node],
     known: Callable[[CallTarget], CallTarget],
     read_at_calls: "ReadAtCalls | None",
-    fewest: int,
-    fewest_steps: int,
-    largest_row: int | None,
+    limits: Limits,
 ) -> Rerolled | None:
-    """See `python_loops.loop_in`; of at least `fewest` nodes and so many steps, of which rows of at
-    most so many elements are read later."""
+    """See `python_loops.loop_in`."""
+    fewest = limits.nodes_at_once
     distance = max(16, len(order) // _SAMPLES)
     some = [node for node in order[::distance] if is_fit(node)]
     if 2 * distance * sum(are_free(some)) < fewest:
         return None  # larger arrays, as most long loops have: not worth a closer look
-    recorded = RecordedGraph(order, fixed, read_at_calls, fewest, fewest_steps)
-    steps = recorded.repetition()
-    return None if steps is None else _Loop(recorded, steps, known, largest_row).made()
+    recorded = RecordedGraph(order, fixed, read_at_calls, fewest, limits.steps)
+    candidates = [(recorded.repetition(), limits)]
+    reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
+    if reads_rows and 2 * _size(candidates[0][0]) < len(order):
+        # All at once, by index arrays, steps may read any rows: a sum over a list of bonds, or all
+        # passes of a loop in a loop.
+        found = recorded.repetition(any_rows=True), limits._replace(nodes=_NO_LOOP)
+        candidates.insert(0 if _size(found[0]) > 2 * _size(candidates[0][0]) else 1, found)
+    for steps, limits in candidates:
+        made = None if steps is None else _Loop(recorded, steps, known, limits).made()
+        if made is not None:
+            return made
+    return None
+
+
+def _size(steps: Steps | None) -> int:
+    """In operations."""
+    return 0 if steps is None else steps.end - steps.first
 
 
 class _Loop:
@@ -123,13 +148,13 @@ class _Loop:
         recorded: RecordedGraph,
         steps: Steps,
         known: Callable[[CallTarget], CallTarget],
-        largest_row: int | None,
+        limits: Limits,
     ) -> None:
         self.recorded = recorded
         self.steps = steps
         self.before: list[StepBefore] = []  # the first one first
         self.known = known
-        self.largest_row = largest_row
+        self.limits = limits
         self.carried: list[Carried] = []
         self.constants: dict[int, Node] = {}  # by number
         self.sequences: list[tuple[int, int]] = []  # (place, which input), rows of these
@@ -176,6 +201,8 @@ class _Loop:
 
     def _with_steps_before(self, reads: dict[int, list[int]]) -> dict[int, list[int]]:
         """Take in the steps before those that repeat; returns what others read, then."""
+        if any(self._reads_any_row(place) for place, _ in self.sequences):
+            return reads  # which of all rows it would read is not known
         while True:
             initial = {key: self._initial_number(*key) for key in self.carried}
             arrays = {chain[-1]: self._array_before(chain) for chain in self._chains()}
@@ -255,7 +282,7 @@ class _Loop:
                 continue
             is_made = number not in recorded.read_again and number not in recorded.windows
             is_invariant = recorded.arities[number] > 0 and is_made
-            row_moves = recorded.row_starts[number + period] != recorded.row_starts[number]
+            row_moves = self._reads_next_row(place)
             following = recorded.inputs_of(number + period)
             for k, (x, y) in enumerate(zip(recorded.inputs_of(number), following, strict=True)):
                 if y - x == period and x >= 0:
@@ -425,9 +452,6 @@ class _Loop:
         places = [*self.stacked, *[place for place, _ in self.carried]]
         if any(several_results(recorded.nodes[steps.first + place]) for place in places):
             return None
-        sizes = [recorded.nodes[steps.first + place].type.size for place in self.stacked]
-        if self.largest_row is not None and max(sizes, default=0) > self.largest_row:
-            return None
         for place in self.invariant.values():
             x = recorded.nodes[steps.first + place]
             if not several_results(x):  # whose results are the same as well
@@ -438,13 +462,24 @@ class _Loop:
         body, constants = self._body(rows)
         initial = [self._initial(place, delay) for place, delay in self.carried]
         finals, stacks = loop(body, initial, rows, constants, self.count)
-        found = toposort([*finals, *stacks][:1], stop=_is_loop)  # it may be what that is made of
-        node = next(filter(_is_loop, found))
         numbers = [x for step in self.before for x in step.nodes.values() if x >= 0]
         before = [recorded.nodes[x] for x in numbers]
-        made = Rerolled(node, recorded.nodes[steps.first : steps.end], before)
+        made = Rerolled(self.count, recorded.nodes[steps.first : steps.end], before)
         self._replace(made, reads, finals, stacks)
-        return made if self._date([*finals, *stacks], made) else None
+        if not self._date([*finals, *stacks], made):
+            return None
+        is_worth_while = self._is_worth_a_loop() or not any(map(_is_loop, made.recorded))
+        return made if is_worth_while else None
+
+    def _is_worth_a_loop(self) -> bool:
+        """Whether it may be an operation of its own, rather than a step for all."""
+        steps, limits = self.steps, self.limits
+        sizes = [self.recorded.nodes[steps.first + place].type.size for place in self.stacked]
+        is_few = steps.end - steps.first < limits.nodes
+        has_large_rows = (
+            limits.largest_row is not None and max(sizes, default=0) > limits.largest_row
+        )
+        return not (is_few or has_large_rows)
 
     def _initial(self, place: int, delay: int) -> Node:
         number = self._initial_number(place, delay)
@@ -471,15 +506,27 @@ class _Loop:
                 return recorded.read_at_calls.array_of(numbers)
             return leaf(np.array([x.value for x in numbers], numbers[0].dtype))
         x, params = recorded.node(int(column[0])), recorded.nodes[number].params
+        if self._reads_any_row(place):
+            return _any_rows(x, params, self._row_starts(place))
         first, move = self._rows(number)
-        sizes = (self.count, *params["sizes"][1:])
-        starts, strides = (first, *params["starts"][1:]), (abs(move), *params["steps"][1:])
-        rows = record(_SLICE, (x,), {"starts": starts, "sizes": sizes, "steps": strides})
-        return rows if move > 0 else _flipped(rows)
+        rows = _blocks(x, params, first, abs(move), self.count)
+        return rows if rows is None or move > 0 else _flipped(rows)
 
     def _reads_next_row(self, place: int) -> bool:
-        """Whether it reads a row of an array, and in each step the next one."""
-        return self._rows(self.steps.first + place)[1] != 0
+        """Whether it reads a row of an array, and not the same in all steps."""
+        starts = self._row_starts(place)
+        return bool((starts != starts[0]).any())
+
+    def _reads_any_row(self, place: int) -> bool:
+        """Whether these rows do not lie at equal distances."""
+        moves = np.diff(self._row_starts(place))
+        return bool((moves != moves[0]).any())
+
+    def _row_starts(self, place: int) -> np.ndarray:
+        """In all steps that repeat."""
+        steps = self.steps
+        last = steps.first + place + (steps.times - 1) * steps.period
+        return self.recorded.row_starts[steps.first + place : last + 1 : steps.period]
 
     def _rows(self, number: int) -> tuple[int, int]:
         """The first of the rows that a place is about, and how many rows lie from one step to the
@@ -652,28 +699,62 @@ class _Loop:
     def _date(self, results: Sequence[Node], made: Rerolled) -> bool:
         """Give what was recorded now the serial numbers of the last steps, if they have so many:
         inputs have smaller ones than users, among what came before and after as well."""
-        loop = made.loop
         joined = [x for pieces in made.pieces.values() for x in pieces]
+        newest = self.recorded.nodes[-1].serial
         last = self.recorded.nodes[self.steps.end - 1].serial
-        own = {
+        own = made.recorded = {
             y
             for x in (*results, *made.instead.values(), *joined)
-            if x.serial > loop.serial
+            if x.serial > newest
             for y in _with_inputs(x, last)
         }
-        # Its results have the numbers after its own, those that are asked for later as well.
-        count = len(loop.type.items)
-        serial = last - len(own) - count
+        # The results of a loop have the numbers after its own, those that are asked for later as
+        # well.
+        counts = {x: len(x.type.items) for x in own if _is_loop(x)}
+        items = {x.serial + k: x for x, count in counts.items() for k in range(1, count + 1)}
+        numbers = {x: x.serial for x in own}
+        serial = last - len(own) - sum(counts.values())
         if serial <= self.recorded.nodes[self.steps.first + self.steps.period].serial:
             return False
-        before = loop.serial
         for x in in_order_of_recording(own):
-            if before < x.serial <= before + count:
-                x.serial = loop.serial + (x.serial - before)
+            loop = items.get(x.serial)
+            if loop is not None:
+                x.serial += loop.serial - numbers[loop]
                 continue
             x.serial = serial
-            serial += 1 + (count if x is loop else 0)
+            serial += 1 + counts.get(x, 0)
         return True
+
+
+def _any_rows(x: Node, params: Mapping[str, Any], starts: np.ndarray) -> Node | None:
+    """Slices as the one of these params, but of these rows."""
+    height, *sizes = params["sizes"]
+    if height > 1:
+        return None
+    rows = OPS["gather"](x, leaf(starts.copy()), checked=False)
+    part = region_params((0, *params["starts"][1:]), (1, *params["steps"][1:]))
+    return record(_SLICE, (rows,), {**part, "sizes": (len(starts), *sizes)})
+
+
+def _blocks(x: Node, params: Mapping[str, Any], first: int, move: int, count: int) -> Node | None:
+    """`count` slices as the one of these params, the first of which begins at the row `first`, and
+    each `move` rows after the one before. None where these would be many slices."""
+    height, *sizes = params["sizes"]
+    others = params["starts"][1:], params["steps"][1:]
+
+    def rows(start: int, length: int, step: int) -> Node:
+        starts, steps = ((value, *rest) for value, rest in zip((start, step), others, strict=True))
+        return record(_SLICE, (x,), {"starts": starts, "sizes": (length, *sizes), "steps": steps})
+
+    if height == 1:
+        return rows(first, count, move)
+    shape = (count, height, *sizes)
+    if height == move:
+        return reshape(rows(first, count * height, 1), shape)
+    if height > _HIGHEST_BLOCK:
+        return None
+    parts = [reshape(rows(first + k, count, move), (count, 1, *sizes)) for k in range(height)]
+    return record(_CONCATENATE, tuple(parts), {"axis": 1})
 
 
 def _is_loop(node: Node) -> bool:

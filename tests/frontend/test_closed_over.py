@@ -494,6 +494,20 @@ def test_tensors_may_be_rebound():
     _agree_after(lambda x: x * w, rebind, lambda: w.__setitem__(0, 9.0))
 
 
+def test_a_tensor_that_requires_grad_later_has_a_gradient():
+    w = ng.tensor([1.0, 2.0, 3.0])
+    f = ng.jit(lambda x: np.sum(x * w * w))
+    x = np.array([1.0, 2.0, 0.5])
+    assert f(x) == f(x) == 13.5  # the second time it is looked up directly
+    w.requires_grad_()
+    f(x).backward()
+    np.testing.assert_array_equal(w.grad.numpy(), [2.0, 8.0, 3.0])
+    with ng.no_grad():
+        assert f(x) == 13.5
+    w.requires_grad_(False)
+    assert not f(ng.tensor(x)).requires_grad
+
+
 def test_what_is_computed_of_tensors_alone_is_computed_of_their_values_now():
     w = ng.tensor([1.0, 1.0, 1.0])
     for f in (

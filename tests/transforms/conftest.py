@@ -24,7 +24,7 @@ def loops(short: None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def noted(self: Any) -> Any:
         result = made(self)
         if result is not None:
-            found.append(result.loop.params["length"])
+            found.append(result.times)
         return result
 
     monkeypatch.setattr(rerolling._Loop, "made", noted)

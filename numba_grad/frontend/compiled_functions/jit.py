@@ -224,7 +224,7 @@ class Jitted:
                 found = self._direct.get(tuple(key))
                 if (
                     found is not None
-                    and not found.captured
+                    and (not found.captured or found.reads_captured_values())
                     and (found.outputs is not None or not _needs_graph())
                     and not (found.communicates and order.is_differentiated())
                     and found.holds()

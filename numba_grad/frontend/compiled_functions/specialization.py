@@ -88,6 +88,8 @@ class Specialization:
     limits: list[Limit]  # on Python integers among the arguments
     communicates: bool  # then the last argument and the last output are tokens
     said: order.Said  # by what it communicates
+    # Which captured tensors did so when it was traced: `requires_grad_` changes the nodes.
+    require_grad: list[bool] = field(init=False)
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
     is_used: bool = field(init=False, default=False)  # since `Jitted._keep` looked, or it was made
     _ready: list[Any] = field(init=False, default_factory=list)  # the arrays, if plans can read all
@@ -98,6 +100,7 @@ class Specialization:
     _recording_lock: RLock = field(init=False, default_factory=new_lock)
 
     def __post_init__(self) -> None:
+        self.require_grad = [node.requires_grad for node in self.captured_nodes]
         self.rebuild = trees.rebuilder(self.structure)
         if all(x.is_ready for x in self.arrays):
             self._ready = [x.array for x in self.arrays]
@@ -132,10 +135,24 @@ class Specialization:
             now = [tensor._node for tensor in self.captured]
         except TypeError:  # no array any more
             return False
+        before = zip(self.captured_nodes, self.require_grad, strict=True)
         return all(
-            x.type == node.type and x.requires_grad == node.requires_grad
-            for x, node in zip(now, self.captured_nodes, strict=True)
+            x.type == node.type and x.requires_grad == required
+            for x, (node, required) in zip(now, before, strict=True)
         )
+
+    def reads_captured_values(self) -> bool:
+        """Whether captured tensors have values, of the types that were traced, and no history: then
+        a call records nothing."""
+        for tensor, traced in zip(self.captured, self.captured_nodes, strict=True):
+            if tensor.__class__ is not Tensor:
+                return False
+            node = tensor._node
+            if node.value is None or node.requires_grad or node.autograd is not None:
+                return False
+            if node.type is not traced.type:
+                return False
+        return True
 
     def let_go_of_long_graph(self) -> None:
         """Replays need the program alone, and a graph of 400,000 operations takes 0.5 GB. Who wants

@@ -203,7 +203,8 @@ def _loop(
         reverse=reverse,
         slots=slots,
         directory=directory,
-        is_cut=label_in(body.name) is None,
+        is_cut=True,
+        is_shown=label_in(body.name) is not None,
     )
     return found if by_index is None else by_index.results(*found)
 
