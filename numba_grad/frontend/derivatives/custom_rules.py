@@ -9,13 +9,13 @@ import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from numba_grad.autograd.function import signature_of
 from numba_grad.autograd.state import state_of
-from numba_grad.autograd.tensor_class import is_tensor, tensor_of
+from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import DTypeError, GradientError, ShapeError, explain
 from numba_grad.fresh_thread import carried
@@ -25,11 +25,19 @@ from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, wrap
 from numba_grad.frontend.loops_and_branches.bodies import name_of
 from numba_grad.frontend.tensors.python_numbers import handle_like, is_number
-from numba_grad.graph.node import OPS, Node, grad_mode, next_serial, record, recording
+from numba_grad.graph.node import (
+    OPS,
+    Node,
+    grad_mode,
+    held_tensor,
+    next_serial,
+    record,
+    recording,
+)
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import history_of, in_order_of_recording
 from numba_grad.ops.control import custom_node, item
-from numba_grad.ops.families import full, placed, zeros_like
+from numba_grad.ops.families import full, placed
 from numba_grad.transforms.jvp import adjoint_of_linear, zero_point
 from numba_grad.transforms.jvp import tangents as tangents_of
 from numba_grad.transforms.vjp import add_cotangents, cotangents, reached, released_error
@@ -468,6 +476,27 @@ def _closed_over(values: Sequence[Node], own: Sequence[Node], first_serial: int)
     )
 
 
+class _Kept(NamedTuple):
+    """What a tensor was. Not the tensor itself: one of a loop's function would seem to leak."""
+
+    node: Node
+    is_number: bool
+
+    @classmethod
+    def of(cls, x: Any) -> Any:
+        """Instead of a tensor; anything else as it is."""
+        return cls(x._node, is_number(x)) if is_tensor(x) else x
+
+    def like(self, node: Node) -> Any:
+        """A tensor of `node` in place of this one."""
+        return handle_like(0.0, node) if self.is_number else wrap(node)
+
+    def tensor(self) -> Any:
+        """The user's, if it is still there and nobody has assigned to it."""
+        tensor = held_tensor(self.node)
+        return self.like(self.node) if tensor is None else tensor
+
+
 @dataclass(frozen=True, slots=True)
 class _Result:
     """A residual that is a result, by number: it has the history that the rule gives."""
@@ -507,20 +536,20 @@ class Rules:
         self._values = [nodes[k] for k in numbers] if closed_over else []
         self._structure = structure
         self._is_later = residuals is _LATER
+        self._types_of_leaves = [as_node(x).type for x in call.leaves]
         if self.has_tangent or self._is_later:
             # A rule that runs later gets what these are now.
             call.leaves = [
-                wrap(as_node(x)) if isinstance(x, np.ndarray) else x for x in call.leaves
+                _Kept(as_node(x), False) if isinstance(x, np.ndarray) else x for x in call.leaves
             ]
+        call.leaves = [*map(_Kept.of, call.leaves)]
         positions = {nodes[k]: number for number, k in enumerate(numbers)}
         leaves, self._residual_structure = trees.flatten(residuals)
         self._residuals = [
             (
                 _Result(positions[x._node])
                 if is_tensor(x) and x._node in positions and x._node not in self.arguments
-                else (x, x._node)
-                if is_tensor(x)
-                else x
+                else _Kept.of(x)
             )
             for x in leaves
         ]
@@ -573,17 +602,16 @@ class Rules:
                 )
             )
         names = iter(_names(self.function, call))
-        leaves = iter(call.leaves)
+        types = iter(self._types_of_leaves)
         found: list[Node | None] = []
         for number, (tree, structure) in enumerate(zip(returned, call.structures, strict=True)):
             size = structure.num_leaves
-            own = [next(leaves) for _ in range(size)]
             found += _derivatives(
                 where,
                 tree,
                 structure,
                 f"cotangent {number}",
-                [as_node(x).type for x in own],
+                [next(types) for _ in range(size)],
                 [next(names) for _ in range(size)],
             )
         return found
@@ -594,7 +622,7 @@ class Rules:
         """By the user's forward rule, which is linear in the tangents: its derivative by these is
         the same at all of them, so at 0."""
         with recording(True):
-            points = [zero_point(call.leaves[k]._node.type) for k in call.variables]
+            points = [zero_point(self._types_of_leaves[k]) for k in call.variables]
             before = _running.transposed
             _running.transposed = (*before, *points)
             try:
@@ -656,12 +684,12 @@ class Rules:
         rule = self.function.jvp
         assert rule is not None
         tangents = []
-        for k, x in enumerate(call.leaves):
+        for k, (x, type) in enumerate(zip(call.leaves, self._types_of_leaves, strict=True)):
             node = given.get(k)
-            if node is None:
-                like = as_node(x)
-                node = zeros_like(like) if is_inexact(like.dtype) else None
-            tangents.append(None if node is None else handle_like(x, node))
+            if node is None and is_inexact(type.dtype):
+                node = full(0, type.shape, type.dtype, type.device)
+            like = x.like if isinstance(x, _Kept) else functools.partial(handle_like, x)
+            tangents.append(None if node is None else like(node))
         primals = call.trees(self._primals(call))
         returned = self._called(rule, *call.fixed.values(), primals, call.trees(tangents))
         _, tangent = _pair(self.function, rule, returned, "(result, its tangent)")
@@ -674,9 +702,9 @@ class Rules:
 
     def _primals(self, call: _Arguments) -> list[Any]:
         """The leaves of the arguments, as rules get them that run later."""
-        primals = list(call.leaves)
+        primals = [x.tensor() if isinstance(x, _Kept) else x for x in call.leaves]
         for k, node in zip(call.variables, self.arguments, strict=True):
-            primals[k] = handle_like(call.leaves[k], OPS["identity"](node))
+            primals[k] = call.leaves[k].like(OPS["identity"](node))
         return primals
 
     def _called(self, rule: Rule, *args: Any) -> Any:
@@ -698,11 +726,7 @@ class Rules:
 def _residual(kept: Any, operation: Node) -> Any:
     if isinstance(kept, _Result):
         return wrap(record(item, (operation,), {"number": kept.number}))
-    if isinstance(kept, tuple):
-        value, node = kept
-        # Who has assigned to it since has another node.
-        return value if value._node is node else tensor_of(node)
-    return kept
+    return kept.tensor() if isinstance(kept, _Kept) else kept
 
 
 def _derivatives(
