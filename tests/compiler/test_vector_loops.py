@@ -290,7 +290,7 @@ def test_of_few_points_loops_that_are_not_plain_are_scalar():
 
 @pytest.mark.thorough
 def test_long_stencils_need_none_of_llvms_passes():
-    """Their interior is vector code as written, and what is at the rim scalar."""
+    """All of a row is vector code as written, in one body."""
 
     def stencil(u):
         total = u * 0.0
@@ -306,7 +306,7 @@ def test_long_stencils_need_none_of_llvms_passes():
     u = np.random.default_rng(0).normal(size=(30, 40))
     f = ng.jit(stencil)
     kernels = [kernel.source for kernel in f.lower(u).kernels if "select" in kernel.source]
-    assert max(kernel.count("\n") for kernel in kernels) > 200
+    assert max(kernel.count("\n") for kernel in kernels) > 120
     assert all(sources.read(kernel, "kernel").is_plain for kernel in kernels)
     for found, expected in zip(f(u), stencil(u), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)

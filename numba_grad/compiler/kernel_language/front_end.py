@@ -213,8 +213,8 @@ def _module_of(
 
 
 def _let_go(module: ir.Module) -> None:
-    """Of its instructions, at once: they know their blocks, and the collector would find them, which
-    takes a tenth of the time that it took to write them, after the whole program."""
+    """Of its instructions, at once: they know their blocks, so that the collector had to find them,
+    after the whole program, in a tenth of the time that it takes to write them."""
     intrinsics.accesses(module).clear()
     for function in module.functions:
         for block in function.blocks:
