@@ -379,8 +379,7 @@ class VectorLoop:
             return
         address = builder.gep(place.pointer, [self.index])
         if self.mask is None:
-            pointer = builder.bitcast(address, self.vector.as_pointer())
-            builder.store(value, pointer, align=self.align)
+            builder.store(value, address, align=self.align)
             return
         arguments = [value, address, _INT32(self.align), self.mask]
         self.intrinsic("masked.store", f"{self.suffix}.p0", ir.VoidType(), arguments)
