@@ -11,7 +11,7 @@ from llvmlite import binding, ir
 from numba_grad.compiler.building.build import KernelRequest, build, build_requests
 from numba_grad.compiler.code_generation import has_fma
 from numba_grad.compiler.kernel_language import meanings
-from numba_grad.compiler.kernel_language.instructions import Builder
+from numba_grad.compiler.kernel_language.instructions import QuickBuilder
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
 
@@ -529,4 +529,4 @@ def test_frequent_instructions_are_those_of_llvmlite():
             r"%[.0-9]+|%\"[.0-9]+\"", lambda x: numbers.setdefault(x[0], f"%v{len(numbers)}"), text
         )
 
-    assert text_by(Builder) == text_by(ir.IRBuilder)
+    assert text_by(QuickBuilder) == text_by(ir.IRBuilder)

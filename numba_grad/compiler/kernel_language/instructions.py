@@ -98,7 +98,7 @@ class _Call(_Quick, instructions.CallInstr):
 
 
 def _arithmetic(opname: str) -> Callable[..., Any]:
-    def write(self: "Builder", x: Any, y: Any, name: str = "", flags: Any = ()) -> Any:
+    def write(self: "QuickBuilder", x: Any, y: Any, name: str = "", flags: Any = ()) -> Any:
         instruction = _Arithmetic(self._block, x.type, opname, (x, y), flags)
         self._insert(instruction)
         return instruction
@@ -106,7 +106,7 @@ def _arithmetic(opname: str) -> Callable[..., Any]:
     return write
 
 
-class Builder(ir.IRBuilder):
+class QuickBuilder(ir.IRBuilder):
     """Writes these instructions as they are here, and others as llvmlite does."""
 
     add, sub, mul = map(_arithmetic, ("add", "sub", "mul"))

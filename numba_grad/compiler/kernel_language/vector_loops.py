@@ -30,7 +30,7 @@ from numba.core import types
 
 from numba_grad.compiler.code_generation import has_fma, has_masks, vector_bytes
 from numba_grad.compiler.kernel_language import vector_functions
-from numba_grad.compiler.kernel_language.instructions import Builder
+from numba_grad.compiler.kernel_language.instructions import QuickBuilder
 from numba_grad.compiler.kernel_language.plain_loops import (
     COMPARISONS,
     PlainLoop,
@@ -81,7 +81,7 @@ class VectorLoop:
         self.start, self.stop = start, stop
         self.builder = lowering.builder
         # Where what is the same in all passes is computed.
-        self.before = Builder(lowering.block("before"))
+        self.before = QuickBuilder(lowering.block("before"))
         nbytes = element.bitwidth // 8
         self.align = nbytes
         self.width = vector_bytes() // nbytes
