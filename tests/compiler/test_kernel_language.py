@@ -6,10 +6,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from llvmlite import binding, ir
 
 from numba_grad.compiler.building.build import KernelRequest, build, build_requests
 from numba_grad.compiler.code_generation import has_fma
 from numba_grad.compiler.kernel_language import meanings
+from numba_grad.compiler.kernel_language.instructions import QuickBuilder
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
 
@@ -498,3 +500,33 @@ def kernel(args, lo, hi):
         run(source, dividends, divisors, quotients, is_done, stop=5)
         assert is_done.all()
         np.testing.assert_array_equal(quotients, expected)
+
+
+def test_frequent_instructions_are_those_of_llvmlite():
+    def text_by(builder_kind):
+        module = ir.Module("m")
+        module.triple = binding.get_default_triple()
+        number, vector = ir.DoubleType(), ir.VectorType(ir.DoubleType(), 4)
+        kind = ir.FunctionType(ir.VoidType(), [number.as_pointer(), vector, ir.IntType(64)])
+        function = ir.Function(module, kind, "f")
+        place, x, index = function.args
+        builder = builder_kind(function.append_basic_block("entry"))
+        first = builder.gep(place, [builder.mul(index, index, flags=("nsw",))], inbounds=True)
+        one = builder.load(first, align=8)
+        one.set_metadata("invariant.load", module.add_metadata([]))
+        total = builder.fadd(builder.fsub(one, one), builder.fdiv(one, one), flags=["contract"])
+        fused = ir.Function(module, ir.FunctionType(number, [number] * 3), "llvm.fma.f64")
+        total = builder.call(fused, [total, one, total], fastmath=("reassoc",))
+        whole = builder.load(builder.gep(place, [index]), align=8, typ=vector)
+        last = builder.extract_element(builder.fmul(whole, x), ir.IntType(32)(3))
+        builder.store(last, builder.gep(place, [ir.IntType(64)(3)]), align=8)
+        builder.store(total, first)
+        builder.ret_void()
+        function.args[0].name = "place"
+        text = str(binding.parse_assembly(str(module)))
+        numbers = {}
+        return re.sub(
+            r"%[.0-9]+|%\"[.0-9]+\"", lambda x: numbers.setdefault(x[0], f"%v{len(numbers)}"), text
+        )
+
+    assert text_by(QuickBuilder) == text_by(ir.IRBuilder)

@@ -290,6 +290,20 @@ def test_parts(in_memory):
         assert launch.reduction_blocks(kept, summed, 5, in_memory) == 1
 
 
+def test_rotations_in_long_bodies():
+    """Which have one body for all of a row."""
+
+    def f(x):
+        left, right = ng.roll(x, 1, 1), ng.roll(x, -2, 1)
+        parts = [(left * k + x) * (right - x / k) - left / (k + x * x) for k in range(1, 13)]
+        return ng.stack(parts), (parts[0] * parts[3] * ng.roll(x, 3, 1)).sum()
+
+    run = check(f, numbers(20, 40), tolerance=1e-11)
+    bodies = [emitted.source for emitted in run.emitted if "first_i1 = i1" in emitted.source]
+    assert bodies
+    assert all("int32(n0)" in source for source in bodies)
+
+
 # Widths
 
 

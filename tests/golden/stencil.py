@@ -8,9 +8,9 @@ def kernel(args, lo, hi):
     c5 = integer(args, 5)
     c6 = integer(args, 6)
     c7 = integer(args, 7)
-    c8 = integer(args, 8)
-    x2 = buffer(args, 9, float64)
-    b10 = integer(args, 10)
+    x2 = buffer(args, 8, float64)
+    b9 = integer(args, 9)
+    c10 = integer(args, 10)
     b11 = integer(args, 11)
     b12 = integer(args, 12)
     b13 = integer(args, 13)
@@ -21,7 +21,7 @@ def kernel(args, lo, hi):
     c18 = integer(args, 18)
     s19 = integer(args, 19)
     v0 = x0[0]
-    v16 = float64(0.0)
+    v7 = float64(0.0)
     v27 = x0[0]
     v31 = int64(0)
     v35 = float64(0.0)
@@ -30,36 +30,36 @@ def kernel(args, lo, hi):
         first = max(lo - row * n1, 0)
         last = min(hi - row * n1, n1)
         if b12 <= i0 < b13:
-            for i1 in range(first, min(last, b10)):
+            for i1 in range(first, min(last, b9)):
                 i1 = opaque(i1)
-                v10 = x1[i0 * s4 + i1]
-                v11 = x1[i0 * s4 + i1 + c5]
-                v12 = x1[i0 * s4 + i1 + c6]
-                v13 = v11 + v12
-                v14 = x1[i0 * s4 + i1 + c7]
-                v15 = v13 + v14
-                v17 = v15 + v16
-                v18 = v17 - v0 * v10
-                x2[i0 * s4 + i1] = v18
-            for i1 in range(max(first, b10), min(last, b11)):
                 v1 = x1[i0 * s4 + i1]
                 v2 = x1[i0 * s4 + i1 + c5]
                 v3 = x1[i0 * s4 + i1 + c6]
                 v4 = v2 + v3
                 v5 = x1[i0 * s4 + i1 + c7]
                 v6 = v4 + v5
-                v7 = x1[i0 * s4 + i1 + c8]
                 v8 = v6 + v7
                 v9 = v8 - v0 * v1
                 x2[i0 * s4 + i1] = v9
+            for i1 in range(max(first, b9), min(last, b11)):
+                v10 = x1[i0 * s4 + i1]
+                v11 = x1[i0 * s4 + i1 + c5]
+                v12 = x1[i0 * s4 + i1 + c6]
+                v13 = v11 + v12
+                v14 = x1[i0 * s4 + i1 + c7]
+                v15 = v13 + v14
+                v16 = x1[i0 * s4 + i1 + c10]
+                v17 = v15 + v16
+                v18 = v17 - v0 * v10
+                x2[i0 * s4 + i1] = v18
             for i1 in range(max(first, b11), last):
                 i1 = opaque(i1)
                 v19 = x1[i0 * s4 + i1]
                 v20 = x1[i0 * s4 + i1 + c5]
                 v21 = x1[i0 * s4 + i1 + c6]
                 v22 = v20 + v21
-                v23 = v22 + v16
-                v24 = x1[i0 * s4 + i1 + c8]
+                v23 = v22 + v7
+                v24 = x1[i0 * s4 + i1 + c10]
                 v25 = v23 + v24
                 v26 = v25 - v0 * v19
                 x2[i0 * s4 + i1] = v26
@@ -71,20 +71,8 @@ def kernel(args, lo, hi):
             v37 = (b12 <= v29) & (v29 < b17)
             v38 = int64(i0 + c18)
             v39 = select(v37, v38, v31)
-            for i1 in range(first, min(last, b10)):
+            for i1 in range(first, min(last, b9)):
                 i1 = opaque(i1)
-                v48 = x1[i0 * s4 + i1]
-                v49 = x1[v33 * s16 + i1]
-                v50 = select(v30, v49, v35)
-                v51 = x1[v39 * s19 + i1]
-                v52 = select(v37, v51, v35)
-                v53 = v50 + v52
-                v54 = x1[i0 * s4 + i1 + c7]
-                v55 = v53 + v54
-                v56 = v55 + v35
-                v57 = v56 - v27 * v48
-                x2[i0 * s4 + i1] = v57
-            for i1 in range(max(first, b10), min(last, b11)):
                 v28 = x1[i0 * s4 + i1]
                 v34 = x1[v33 * s16 + i1]
                 v36 = select(v30, v34, v35)
@@ -93,10 +81,22 @@ def kernel(args, lo, hi):
                 v42 = v36 + v41
                 v43 = x1[i0 * s4 + i1 + c7]
                 v44 = v42 + v43
-                v45 = x1[i0 * s4 + i1 + c8]
-                v46 = v44 + v45
-                v47 = v46 - v27 * v28
-                x2[i0 * s4 + i1] = v47
+                v45 = v44 + v35
+                v46 = v45 - v27 * v28
+                x2[i0 * s4 + i1] = v46
+            for i1 in range(max(first, b9), min(last, b11)):
+                v47 = x1[i0 * s4 + i1]
+                v48 = x1[v33 * s16 + i1]
+                v49 = select(v30, v48, v35)
+                v50 = x1[v39 * s19 + i1]
+                v51 = select(v37, v50, v35)
+                v52 = v49 + v51
+                v53 = x1[i0 * s4 + i1 + c7]
+                v54 = v52 + v53
+                v55 = x1[i0 * s4 + i1 + c10]
+                v56 = v54 + v55
+                v57 = v56 - v27 * v47
+                x2[i0 * s4 + i1] = v57
             for i1 in range(max(first, b11), last):
                 i1 = opaque(i1)
                 v58 = x1[i0 * s4 + i1]
@@ -106,7 +106,7 @@ def kernel(args, lo, hi):
                 v62 = select(v37, v61, v35)
                 v63 = v60 + v62
                 v64 = v63 + v35
-                v65 = x1[i0 * s4 + i1 + c8]
+                v65 = x1[i0 * s4 + i1 + c10]
                 v66 = v64 + v65
                 v67 = v66 - v27 * v58
                 x2[i0 * s4 + i1] = v67

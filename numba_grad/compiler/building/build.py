@@ -187,6 +187,7 @@ def _load(codes: dict[str, bytes]) -> None:
 # would be more than one thread can have a part of, and a module cannot be broken off.
 _MOST_TOGETHER = 24
 _MOST_CHARACTERS_TOGETHER = 5000  # of kernels that are vector code as written, which take longer
+_FEWEST_MODULES = 16  # that threads share: in longer modules, functions are compiled less often
 
 
 def _batches(requests: Sequence[KernelRequest]) -> list[tuple[KernelRequest, ...]]:
@@ -198,11 +199,13 @@ def _batches(requests: Sequence[KernelRequest]) -> list[tuple[KernelRequest, ...
     # Of several processes that start together each takes what it finds.
     is_plain = dict.fromkeys(others, False) if job_start.is_shared() else _are_plain(others)
     batches = [(request,) for request in others if not is_plain[request]]
+    plain_length = sum(len(request.source) for request in others if is_plain[request])
+    most = max(_MOST_CHARACTERS_TOGETHER, plain_length // _FEWEST_MODULES)
     together, length = [], 0
     for request in others:
         if is_plain[request]:
             length += len(request.source)
-            if together and length > _MOST_CHARACTERS_TOGETHER:
+            if together and length > most:
                 batches.append(tuple(together))
                 together, length = [], len(request.source)
             together.append(request)

@@ -20,6 +20,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Let,
     Load,
     LoopNest,
+    first_of,
 )
 from numba_grad.compiler.scalar_expressions import Call, Choice, Number, Operation, Term, parsed
 
@@ -146,9 +147,11 @@ class _Ranges:
         self.known: dict[str, Interval | None] = {
             word.name: (word.value, word.value) for word in kernel.words if word.memory is None
         }
+        self.loop_variables: set[str] = set()
         for axis in kernel.axes:
-            self.known[axis.variable] = (0, max(axis.extent - 1, 0))
-        self.loop_variables = {axis.variable for axis in kernel.axes}
+            for name in (axis.variable, first_of(axis.variable)):
+                self.known[name] = (0, max(axis.extent - 1, 0))
+                self.loop_variables.add(name)
         self.indices: set[str] = set()
         self.expressions: set[str] = set()
         self.constants: dict[str, int] = {}

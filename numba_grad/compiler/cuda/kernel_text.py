@@ -29,6 +29,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     LoopNest,
     Update,
     Variant,
+    first_of,
 )
 from numba_grad.compiler.scalar_expressions import text_of
 from numba_grad.compiler.words import Errors
@@ -286,12 +287,13 @@ class KernelText:
                 self.lets(variant.lets[level])
         *others, last = variant.pieces
         inner = self.kernel.axes[-1].variable if self.kernel.axes else ""
+        if variant.has_common_body:
+            self.line(f"{first_of(inner)} = {inner}")  # of a piece with one point
+            self.body(last.body)
+            return
         keyword = "if"
-        own = [piece for piece in others if piece.body is not last.body]
-        for piece in own:
-            # Pieces follow one another from 0. What is on both sides of one has a body in common.
-            start = "" if len(own) == len(others) else f"{piece.start} <= "
-            with self.block(f"{keyword} {start}{inner} < {piece.stop}:"):
+        for piece in others:  # They follow one another from 0.
+            with self.block(f"{keyword} {inner} < {piece.stop}:"):
                 self.body(piece.body)
             keyword = "elif"
         if not others:

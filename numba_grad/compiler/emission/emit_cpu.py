@@ -11,7 +11,6 @@ block`;
 The same kernel always gives the same bytes: no addresses, no counters that depend on history.
 """
 
-import contextlib
 import functools
 import math
 from collections.abc import Mapping
@@ -39,6 +38,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     LoopNest,
     Piece,
     Variant,
+    first_of,
 )
 from numba_grad.compiler.scalar_expressions import text_of
 from numba_grad.dtypes import computed_in, is_floating, is_storage_only
@@ -273,27 +273,36 @@ def _emit_inner_loop(
 ) -> None:
     inner = kernel.axes[-1]
     places = _places_in_memory(kernel)
-    ranges: dict[int, list[tuple[str, str]]] = {}
-    for piece in variant.pieces:
-        ranges.setdefault(id(piece.body), []).append(_range_of(piece, inner, first, last))
-    for piece in variant.pieces:
-        own = ranges.pop(id(piece.body), [])
-        if not own:
-            continue
+    ranges = [_range_of(piece, inner, first, last) for piece in variant.pieces]
+    if variant.has_common_body:
+        _emit_common_body(source, variant, inner, ranges, places)
+        return
+    for piece, (start, stop) in zip(variant.pieces, ranges, strict=True):
         if isinstance(piece, PieceInBlocks):
-            _emit_blocks(source, kernel, piece, *own[0])
+            _emit_blocks(source, kernel, piece, start, stop)
             continue
-        with contextlib.ExitStack() as loops:
-            (start, stop), *others = own
-            if others:
-                loops.enter_context(source.block(f"for part in range(0, {len(own)}):"))
-            for number, (other_start, other_stop) in enumerate(others, start=1):
-                start = f"select(part < {number}, {start}, {other_start})"
-                stop = f"select(part < {number}, {stop}, {other_stop})"
-            loops.enter_context(source.block(f"for {inner.variable} in range({start}, {stop}):"))
+        with source.block(f"for {inner.variable} in range({start}, {stop}):"):
             if piece.is_scalar:
                 source.line(f"{inner.variable} = opaque({inner.variable})")
             _emit_body(source, piece, places)
+
+
+def _emit_common_body(
+    source: SourceText,
+    variant: Variant,
+    inner: Axis,
+    ranges: list[tuple[str, str]],
+    places: Mapping[str, str],
+) -> None:
+    """One body for all pieces, in turn."""
+    start, stop = ranges[0]
+    with source.block(f"for part in range(0, {len(ranges)}):"):
+        for number, (other_start, other_stop) in enumerate(ranges[1:], start=1):
+            start = f"select(part < {number}, {start}, {other_start})"
+            stop = f"select(part < {number}, {stop}, {other_stop})"
+        source.line(f"{first_of(inner.variable)} = {start}")
+        with source.block(f"for {inner.variable} in range({first_of(inner.variable)}, {stop}):"):
+            _emit_body(source, variant.pieces[0], places)
 
 
 def _range_of(piece: Piece, inner: Axis, first: str, last: str) -> tuple[str, str]:

@@ -74,6 +74,8 @@ def transposed_rows(kernel: LoopNest, streamed: Collection[Buffer] = ()) -> Loop
             variant,
             pieces=[_transposed(piece, variable, arrays, streamed) for piece in variant.pieces],
         )
+        if not variant.has_common_body
+        else variant
         for variant in kernel.variants
     ]
     if not arrays:

@@ -16,6 +16,7 @@ from llvmlite.ir.instructions import CallInstr, PhiInstr
 
 from numba_grad.compiler.code_generation import vector_bytes
 from numba_grad.compiler.kernel_language import vector_functions
+from numba_grad.compiler.kernel_language.instructions import QuickBuilder
 
 # Of longer vectors calls take as long, or longer: numbers go in and come out one by one, and a call
 # keeps no register. Inlined, they are as fast, for twice the time to compile.
@@ -85,7 +86,7 @@ class _Block:
         # The calls of a rank come last in it: their results have the next one.
         key_of = {call: key for key, calls in groups.items() for call in calls}
         self.block.instructions[:] = []
-        builder = ir.IRBuilder(self.block)
+        builder = QuickBuilder(self.block)
         for instruction in sorted(instructions, key=lambda x: (ranks[x], x in key_of)):
             key = key_of.get(instruction)
             if key is None:
@@ -141,7 +142,7 @@ class _Block:
             known = ir.Function(module, ir.FunctionType(kind, [kind] * arity), name)
             known.linkage = "internal"
             known.attributes.add("noinline")
-            builder = ir.IRBuilder(known.append_basic_block())
+            builder = QuickBuilder(known.append_basic_block())
             result = vector_functions.written(builder, self.names[function], list(known.args))
             builder.ret(result)
         return known

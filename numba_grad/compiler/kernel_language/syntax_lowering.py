@@ -31,6 +31,7 @@ from llvmlite import ir
 from numba.core import types
 
 from numba_grad.compiler.code_generation import has_fma
+from numba_grad.compiler.kernel_language.instructions import QuickBuilder
 from numba_grad.compiler.kernel_language.meanings import Meanings
 from numba_grad.compiler.kernel_language.plain_loops import (
     PlainLoop,
@@ -124,7 +125,7 @@ class InvariantProducts:
         for scope in self.scopes[:-1]:
             if factors in scope:
                 return scope[factors]
-        builder = ir.IRBuilder(self.loops[-1][0])
+        builder = QuickBuilder(self.loops[-1][0])
         builder.position_before(builder.block.terminator)
         product = self.scopes[-2][factors] = builder.mul(*factors, flags=("nsw",))
         return product
@@ -196,9 +197,9 @@ class FunctionLowering:
         self.return_type = return_type
         entry = function.append_basic_block("entry")
         body = function.append_basic_block("body")
-        self.entry_builder = ir.IRBuilder(entry)
+        self.entry_builder = QuickBuilder(entry)
         self.entry_builder.branch(body)
-        self.builder = ir.IRBuilder(body)
+        self.builder = QuickBuilder(body)
         self.in_memory = source.uses.in_memory()
         self.assigned_again = source.uses.assigned_again()
         self.first_types: dict[str, Any] = {}  # of these

@@ -30,6 +30,7 @@ from numba.core import types
 
 from numba_grad.compiler.code_generation import has_fma, has_masks, vector_bytes
 from numba_grad.compiler.kernel_language import vector_functions
+from numba_grad.compiler.kernel_language.instructions import QuickBuilder
 from numba_grad.compiler.kernel_language.plain_loops import (
     COMPARISONS,
     PlainLoop,
@@ -80,7 +81,7 @@ class VectorLoop:
         self.start, self.stop = start, stop
         self.builder = lowering.builder
         # Where what is the same in all passes is computed.
-        self.before = ir.IRBuilder(lowering.block("before"))
+        self.before = QuickBuilder(lowering.block("before"))
         nbytes = element.bitwidth // 8
         self.align = nbytes
         self.width = vector_bytes() // nbytes
@@ -117,6 +118,9 @@ class VectorLoop:
 
     def write_passes(self) -> None:
         left, sums = self.start, [self.nothing] * len(self.loop.sums)
+        if self.has_masks and self.is_long:
+            self.add_to_sums(self.masked_vectors(sums))
+            return
         for vectors in (self.unrolled, 1) if self.unrolled > 1 else (1,):
             left, sums = self.whole_vectors(left, sums, vectors)
         if self.has_masks:
@@ -165,18 +169,42 @@ class VectorLoop:
             _come_from(parts[-1], (value, before), (result, loop))
         return end, [reduce(builder.fadd, parts[k :: len(sums)]) for k in range(len(sums))]
 
+    def masked_vectors(self, sums: list[Any]) -> list[Any]:
+        """All elements, by one body with a mask; the sums after them."""
+        builder, before = self.builder, self.builder.block
+        loop, done = self.lowering.block("pass"), self.lowering.block("done")
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        index = builder.phi(INT64)
+        phis = [builder.phi(self.vector) for _ in sums]
+        results = self.part_of_vector(index, phis)
+        following = builder.add(index, INT64(self.width), flags=("nsw",))
+        _come_from(index, (self.start, before), (following, loop))
+        for phi, value, result in zip(phis, sums, results, strict=True):
+            _come_from(phi, (value, before), (result, loop))
+        builder.cbranch(builder.icmp_signed("<", following, self.stop), loop, done)
+        builder.position_at_end(done)
+        return results
+
+    def part_of_vector(self, first: Any, sums: list[Any]) -> list[Any]:
+        """The elements that are left, as many as a vector has at most; the sums after them."""
+        builder, width = self.builder, INT64(self.width)
+        lanes = ir.VectorType(_INT32, self.width)
+        left = builder.sub(self.stop, first)
+        count = builder.select(builder.icmp_signed("<", left, width), left, width)
+        numbers = ir.Constant(lanes, list(range(self.width)))
+        count = _in_all(builder, builder.trunc(count, _INT32), lanes)
+        self.mask = builder.icmp_unsigned("<", numbers, count)
+        parts = self.vector_at(first, sums)
+        return [builder.select(self.mask, *both) for both in zip(parts, sums, strict=True)]
+
     def last_vector(self, first: Any, sums: list[Any]) -> list[Any]:
         """The elements that are left, fewer than a vector has; the sums after them."""
         builder, before = self.builder, self.builder.block
         last, done = self.lowering.block("last"), self.lowering.block("done")
         builder.cbranch(builder.icmp_signed("<", first, self.stop), last, done)
         builder.position_at_end(last)
-        lanes = ir.VectorType(_INT32, self.width)
-        count = builder.trunc(builder.sub(self.stop, first), _INT32)
-        numbers = ir.Constant(lanes, list(range(self.width)))
-        self.mask = builder.icmp_unsigned("<", numbers, _in_all(builder, count, lanes))
-        parts = self.vector_at(first, sums)
-        parts = [builder.select(self.mask, *both) for both in zip(parts, sums, strict=True)]
+        parts = self.part_of_vector(first, sums)
         builder.branch(done)
         builder.position_at_end(done)
         totals = []
@@ -351,8 +379,7 @@ class VectorLoop:
             return
         address = builder.gep(place.pointer, [self.index])
         if self.mask is None:
-            pointer = builder.bitcast(address, self.vector.as_pointer())
-            builder.store(value, pointer, align=self.align)
+            builder.store(value, address, align=self.align)
             return
         arguments = [value, address, _INT32(self.align), self.mask]
         self.intrinsic("masked.store", f"{self.suffix}.p0", ir.VoidType(), arguments)

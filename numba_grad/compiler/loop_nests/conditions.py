@@ -3,7 +3,13 @@
 What loop ranges decide is known here, and costs nothing in the kernel.
 """
 
-from numba_grad.compiler.loop_nests.iteration_spaces import Index, constant_index, is_loop, variable
+from numba_grad.compiler.loop_nests.iteration_spaces import (
+    ONE,
+    Index,
+    constant_index,
+    is_loop,
+    variable,
+)
 from numba_grad.compiler.loop_nests.loop_cuts import Interval
 from numba_grad.compiler.loop_nests.value_numbering import BOOL, INT64, Values
 
@@ -95,12 +101,32 @@ def rotated(values: Values, index: Index, cut: int, size: int, is_literal: bool)
         return ahead
     if is_ahead is not None:
         return ahead if is_ahead else behind
-    value, limit = values.index_value(ahead), values.index_value(constant_index(size, is_literal))
+    first = _first_of_piece(values, ahead, size)
+    limit = values.index_value(constant_index(size, is_literal))
+    if first is None:
+        tested, x, y = ahead, ahead, behind
+    else:
+        tested = first
+        x, y = constant_index(cut, is_literal), constant_index(cut - size, is_literal)
     values.operations += 1
-    condition = values.apply("{i} < {n}", BOOL, i=value, n=limit)
-    chosen = values.select(condition, value, values.index_value(behind), INT64)
-    values.rotations[variable(chosen)] = (index, cut, size)
-    return variable(chosen)
+    condition = values.apply("{i} < {n}", BOOL, i=values.index_value(tested), n=limit)
+    chosen = values.select(condition, values.index_value(x), values.index_value(y), INT64)
+    result = variable(chosen) if first is None else index.plus(variable(chosen))
+    values.rotations[result] = (index, cut, size)
+    return result
+
+
+def _first_of_piece(values: Values, index: Index, size: int) -> Index | None:
+    """`index` where a piece of the innermost loop begins, if several pieces have this body, and
+    whether `index < size` changes in none of them."""
+    solved = _solved(values, index, 0, size)
+    if not values.first or solved is None or index.terms != ((values.order[-1], ONE),):
+        return None
+    _, low, high = solved
+    for start, stop in values.known[values.order[-1]]:
+        if (start < high < stop) or (start < low < stop):
+            return None
+    return Index(((values.first, ONE),), index.literal, index.runtime)
 
 
 def region(

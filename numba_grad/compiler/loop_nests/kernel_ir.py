@@ -118,12 +118,17 @@ class IndexRange:
 
 @dataclass(slots=True)
 class Piece:
-    """The innermost loop over a range. Pieces at a rim may share one body."""
+    """The innermost loop over a range."""
 
     start: str
     stop: str
     body: Body
     is_scalar: bool = False  # of a few elements: not worth vector code
+
+
+def first_of(variable: str) -> str:
+    """The variable that holds where a piece begins, in a body that several pieces have."""
+    return f"first_{variable}"
 
 
 @dataclass(slots=True)
@@ -133,6 +138,11 @@ class Variant:
     where: list[IndexRange]
     lets: list[list[Let]]  # by level, without the innermost
     pieces: list[Piece]
+
+    @property
+    def has_common_body(self) -> bool:
+        """Whether all of several pieces have the same body, which may name `first_of`."""
+        return len(self.pieces) > 1 and self.pieces[0].body is self.pieces[-1].body
 
 
 @immutable

@@ -19,10 +19,11 @@ MOST_LONG_PIECES = 3
 # Where a body has more values than this, the few rows outside of the interior have one that tests
 # all conditions. Bodies for their pieces were half of the text of a finite-volume code, 0.8 of its
 # compiling, and no faster: 1.15 of the time with them. What is at its rim is scalar then, sums as
-# well, so that the interior can be vector code of our own (`vector_loops.py`). Both ends of its
-# rows have one scalar body, if they only read at other indices than it: for short bodies, these
-# indices would be 0.07 of the time.
+# well, so that the interior can be vector code of our own (`vector_loops.py`). Where rows are cut
+# into a few pieces that only read at other indices, one body is for all of them: what it adds to an
+# index is computed before each piece. For short bodies, that would be 0.07 of the time.
 LONG_BODY = 64
+MOST_TOGETHER = 9  # bounds of such pieces
 
 Ranges = dict[str, tuple[int, int]]  # start and stop, by loop variable
 Known = dict[str, list[tuple[int, int]]]  # the ranges in which a loop variable is

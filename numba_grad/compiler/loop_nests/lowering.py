@@ -10,6 +10,7 @@ conditions; from them follow the order of loops, which axes merge (`loop_order.p
 ranges are cut; the second pass writes the code.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -42,10 +43,12 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Update,
     Variant,
     Word,
+    first_of,
 )
 from numba_grad.compiler.loop_nests.loop_cuts import (
     LONG_BODY,
     MOST_SCALAR,
+    MOST_TOGETHER,
     Interval,
     Known,
     Ranges,
@@ -96,6 +99,7 @@ def lower_group(
     survey = Survey()
     values = Values(group.stored, place_of, extents, names, survey=survey)
     _Lowering(group, values, indices, reduced).survey(known)
+    is_long = len(values.body.lets) > LONG_BODY
 
     order = loop_order(group, names, reduced, survey)
     for outer, inner in mergeable_loops(order, reduced, extents, survey):
@@ -106,7 +110,7 @@ def lower_group(
     values = Values(group.stored, place_of, extents, order)
     # Merged axes have no conditions that change within the range they had: that one is to assume.
     known = {name: known[name] for name in order}
-    lowering = _Lowering(group, values, indices, reduced)
+    lowering = _Lowering(group, values, indices, reduced, is_long=is_long)
     return lowering.kernel(survey.conditions, known, reduction_blocks)
 
 
@@ -171,10 +175,16 @@ def _straight_kernel(
 
 class _Lowering:
     """One pass over a group. `indices` maps each loop axis of the group to the index that stands
-    for it."""
+    for it. `is_long`: the innermost loop has many values, in a piece without conditions."""
 
     def __init__(
-        self, group: Group, values: Values, indices: dict[str, Index], reduced: tuple[str, ...]
+        self,
+        group: Group,
+        values: Values,
+        indices: dict[str, Index],
+        reduced: tuple[str, ...],
+        *,
+        is_long: bool = False,
     ) -> None:
         self.group = group
         self.values = values
@@ -184,6 +194,7 @@ class _Lowering:
         self.merges: list[Update] = []
         self.blocks = 1
         self.in_blocks = False
+        self.is_long = is_long
         self.is_short = False  # the innermost loop
 
     # The two passes
@@ -250,39 +261,31 @@ class _Lowering:
         values.start_variant()
         written: list[Piece] = []
         if not order:
-            values.start_piece(known)
-            self.write_roots()
-            written.append(Piece("0", "1", values.body))
+            written.append(Piece("0", "1", self.piece_of(known)))
         else:
             innermost = order[-1]
-            bounds = cuts(innermost, values.extents[innermost], conditions if is_cut else [])
+            own = [c for c in conditions if is_cut and c.variable == innermost]
+            bounds = cuts(innermost, values.extents[innermost], own)
             parts = pieces(bounds, known[innermost][0])
-            bodies: dict[tuple[int, int], Body] = {}
-
-            def write(parts: list[tuple[int, int]], assumed: list[tuple[int, int]]) -> None:
-                values.start_piece(known | {innermost: assumed})
-                self.write_roots()
-                bodies.update(dict.fromkeys(parts, values.body))
-
-            # The interior is written first: whether it is long decides about its rim.
-            rim = [(a, b) for a, b, _ in parts if b - a <= MOST_SCALAR] if len(bounds) > 2 else []
+            body: Body | None = None
+            are_of_indices = all(c.is_of_index for c in own)
+            if self.is_long and are_of_indices and 2 < len(bounds) <= MOST_TOGETHER:
+                ranges = list(itertools.pairwise(bounds))
+                parts = [(start, stop, (start, stop)) for start, stop in ranges]
+                body = self.piece_of(known | {innermost: ranges}, first_of(innermost))
             for start, stop, assumed in parts:
-                if (start, stop) not in rim:
-                    write([(start, stop)], [assumed])
-            are_of_indices = all(c.is_of_index for c in conditions if c.variable == innermost)
-            is_long = any(len(x.lets) > LONG_BODY for x in bodies.values())
-            for together in [rim] if rim and is_long and are_of_indices else [[x] for x in rim]:
-                write(together, together)
-            for start, stop, _ in parts:
-                body = bodies[start, stop]
-                is_narrow = (start, stop) in rim and (
-                    not body.updates or len(body.lets) > LONG_BODY
+                own_body = body or self.piece_of(known | {innermost: [assumed]})
+                is_narrow = (
+                    body is None
+                    and len(bounds) > 2
+                    and stop - start <= MOST_SCALAR
+                    and (not own_body.updates or len(own_body.lets) > LONG_BODY)
                 )
                 written.append(
                     Piece(
                         values.bound(innermost, start),
                         values.bound(innermost, stop),
-                        body,
+                        own_body,
                         is_scalar=self.is_short or is_narrow or not is_cut,
                     )
                 )
@@ -291,6 +294,12 @@ class _Lowering:
             for name, (start, stop) in interior.items()
         ]
         return Variant(where, values.levels[: len(order)] or values.levels, written)
+
+    def piece_of(self, known: Known, first: str = "") -> Body:
+        """The body of a piece, or of all of them, of which `first` is the first index of each."""
+        self.values.start_piece(known, first)
+        self.write_roots()
+        return self.values.body
 
     # Roots
 

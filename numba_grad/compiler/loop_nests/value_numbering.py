@@ -107,11 +107,14 @@ class Values:
         self.memo: dict[object, str] = {}
         self.level_of_value: dict[str, int] = {}
 
-    def start_piece(self, known: Known) -> None:
+    def start_piece(self, known: Known, first: str = "") -> None:
+        """`first`: the variable that holds where a piece begins, if the body is for several."""
         self.known = known
+        self.first = first
         self.body = Body()
         innermost = len(self.order)
         if innermost:
+            self.level_of[first] = innermost
             # Values of the innermost level belong to one piece; outer ones serve all of the
             # variant.
             self.levels[innermost] = self.body.lets
