@@ -12,7 +12,7 @@ from numba_grad.compiler import evaluate as evaluation
 from numba_grad.compiler import held_values
 from numba_grad.compiler.fusion import written_rows
 from numba_grad.config import configure
-from numba_grad.graph import node as node_module
+from numba_grad.graph import observers
 
 A = np.array([1.3, 2.1, 0.7, 1.9])
 LARGE = held_values.SMALL_BYTES  # float64 elements: eight times as many bytes
@@ -481,7 +481,7 @@ def test_nothing_is_noted_for_long():
     assert np.sum(x * 2) > 0
     for _ in range(3000):
         x = x + 1.0
-    assert node_module.observer is None
+    assert observers._of_thread.notes is None
 
 
 def test_numbers_and_the_age_of_states_make_no_other_graph(compiled):
