@@ -122,15 +122,15 @@ def static_key(x: Any) -> Hashable:
     """A static argument in a signature: what is equal and of different types may be told apart by
     the function (1, True and 1.0; 0.0 and -0.0)."""
     if isinstance(x, tuple):
-        return x.__class__, *map(static_key, x)
+        return type(x), *map(static_key, x)
     if isinstance(x, frozenset):
-        return x.__class__, frozenset(map(static_key, x))
+        return type(x), frozenset(map(static_key, x))
     if isinstance(x, float | complex):
-        return x.__class__, repr(x)
+        return type(x), repr(x)
     if is_dataclass(x) and not isinstance(x, type):
         compared = [static_key(getattr(x, field.name)) for field in fields(x) if field.compare]
-        return x.__class__, x, *compared
-    return x.__class__, x
+        return type(x), x, *compared
+    return type(x), x
 
 
 def directly(leaves: Sequence[Any], key: list[object], values: list[Any]) -> bool | None:
