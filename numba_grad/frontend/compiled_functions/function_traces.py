@@ -4,6 +4,7 @@ Arrays and tensors that it meets are inputs of what is compiled, and what it cha
 results are outputs.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -39,7 +40,12 @@ from numba_grad.frontend.tensors.python_numbers import handle_like, limits_on
 from numba_grad.graph import order
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, leaf
 from numba_grad.graph.traced_bodies import tracing_compiled
-from numba_grad.graph.walk import in_order_of_recording, is_traced, value_inputs
+from numba_grad.graph.walk import (
+    in_order_of_recording,
+    is_traced,
+    traced_arguments,
+    value_inputs,
+)
 from numba_grad.ops.control import item
 from numba_grad.transforms.python_loops import loop_in
 
@@ -82,7 +88,7 @@ class FunctionTrace:
         """
         try:
             return self._run(function, wants_grad)
-        except Exception:
+        except BaseException:
             if self._stand_ins:
                 self._around.put_back()
             raise
@@ -109,6 +115,8 @@ class FunctionTrace:
             outputs += [x._node for x in contents.computed]
         state = self._state(trace, tensors, arguments, outputs)
         outputs += [x._node for x in state.tensors]
+        if trace.raised:
+            outputs.append(self._is_raised(trace.raised, arguments))
         if scope.communicates:
             token, last_token = scope.ends()
             arguments.append(token)
@@ -140,7 +148,29 @@ class FunctionTrace:
             limits_on(arguments, reached),
             scope.communicates,
             scope.said,
+            bool(trace.raised),
         )
+
+    def _is_raised(self, raised: Sequence[Node], arguments: Sequence[Node]) -> Node:
+        """Whether any of these holds.
+
+        Raises
+        ------
+        TracingError
+            If they belong to a function that is traced inside of this one.
+        """
+        node = functools.reduce(OPS["logical_or"], raised)
+        if not {*traced_arguments([node])} <= {*arguments}:
+            raise TracingError(
+                explain(
+                    f"jit of {self._name}",
+                    "values decide whether a function of a loop, a branch or vmap raises an "
+                    "exception",
+                    fix="np.nan as a result; or return the condition, and raise outside of the "
+                    "jitted function",
+                )
+            )
+        return node
 
     def _outcome(
         self,

@@ -33,12 +33,12 @@ from numba_grad.frontend.compiled_functions.state_between_calls import (
 )
 from numba_grad.frontend.derived_functions import deep_copied, reduced, wrap_like
 from numba_grad.frontend.inputs import trees
-from numba_grad.frontend.inputs.arrays import as_node, own_array, plain, wrap
+from numba_grad.frontend.inputs.arrays import as_node, own_array, plain, value_of, wrap
 from numba_grad.frontend.inputs.calling_lines import warn_at_calling_line
 from numba_grad.frontend.inputs.changed_arguments import (
     change,
 )
-from numba_grad.frontend.inputs.tracing import current, is_tracing
+from numba_grad.frontend.inputs.tracing import RaisesAtRunTime, current, is_tracing
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
 from numba_grad.graph.collection import without_collection
@@ -73,9 +73,9 @@ def jit(
         branches in Python must be static. Values of different types differ: 1, 1.0 and True.
     control_flow : whether loops and branches of `f` may depend on values: `while`, `for` over
         `range`, `if`, `and`, `or`, `not`, comparisons in a row, conditional expressions, `break`,
-        `continue` and early `return`. `f` is then read from its source text, with the functions
-        of its package that it calls; others may be jitted in this way themselves. Where a condition
-        is known, as that of a loop over a list, it is Python's own.
+        `continue`, early `return`, `raise` and `assert`. `f` is then read from its source text,
+        with the functions of its package that it calls; others may be jitted in this way
+        themselves. Where a condition is known, as that of a loop over a list, it is Python's own.
 
     Returns
     -------
@@ -307,6 +307,8 @@ class Jitted:
             nodes = specialization.record(given)
             if specialization.has_effects:
                 count = specialization.structure.num_leaves
+                if specialization.raises:
+                    self._raise_if(specialization, nodes.pop(), args, kwargs)
                 self._change(dynamic, specialization, nodes[count:])
                 del nodes[count:]
             return specialization.rebuild([wrap(node) for node in nodes])
@@ -315,6 +317,8 @@ class Jitted:
         if specialization.has_effects:
             after: list[Any] = []
             results = specialization.replay(values, as_tensors, after)
+            if specialization.raises:
+                self._raise_if(specialization, leaf(after.pop()), args, kwargs)
             self._change(dynamic, specialization, after)
             return results
         results = specialization.replay(values, as_tensors)
@@ -322,6 +326,31 @@ class Jitted:
         if direct_key is not None:
             self._direct[direct_key] = specialization
         return results
+
+    def _raise_if(
+        self,
+        specialization: Specialization,
+        is_raised: Node,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        """Raise the exception of the function, if there is one: Python runs it again."""
+        if current.trace is not None and is_traced(is_raised):
+            current.trace.raised.append(is_raised)
+            return
+        if not value_of(is_raised, "raise"):
+            return
+        if specialization.state.is_rerun:
+            specialization.state.undo()  # which Python did
+        self._f(*args, **kwargs)
+        raise RuntimeError(
+            explain(
+                f"jit of {self.__name__}",
+                "the compiled function has come to a `raise`, and Python, which has run it again "
+                "with the same arguments, has not",
+                fix="the decision in float64, and not at the last bit",
+            )
+        )
 
     def _change(
         self, dynamic: CallArguments, specialization: Specialization, after: Sequence[Any]
@@ -469,12 +498,20 @@ class Jitted:
                         self._direct.pop(direct, None)
 
     def _trace(self, dynamic: CallArguments, wants_grad: list[bool]) -> Specialization:
+        # Its closure and its defaults may be others at each trace.
+        function = rewritten(self._f) if self._control_flow else self._f
+        try:
+            return self._traced(function, dynamic, wants_grad)
+        except RaisesAtRunTime:
+            return self._trace(dynamic, wants_grad)
+
+    def _traced(
+        self, function: Callable[..., Any], dynamic: CallArguments, wants_grad: list[bool]
+    ) -> Specialization:
         def of_trace(places: list[PlaceOfState]) -> Specialization:
             trace = FunctionTrace(self._f, self.__name__, dynamic, places)
             return trace.run(function, wants_grad)
 
-        # Its closure and its defaults may be others at each trace.
-        function = rewritten(self._f) if self._control_flow else self._f
         if self._places_of_state:
             try:
                 found = of_trace(self._places_of_state)

@@ -71,7 +71,7 @@ class Specialization:
     name: str
     arguments: list[Node]
     # Results, then what arguments become that are changed in place, what is new in containers among
-    # them, and the state; None once a long graph was compiled, and let go.
+    # them, the state, and whether it raises; None once a long graph was compiled, and let go.
     outputs: list[Node] | None
     changed: list[int]  # numbers of these arguments, and after all arguments of:
     assigned: list[Any]  # tensors that the function closes over, and changes in place
@@ -88,6 +88,7 @@ class Specialization:
     limits: list[Limit]  # on Python integers among the arguments
     communicates: bool  # then the last argument and the last output are tokens
     said: order.Said  # by what it communicates
+    raises: bool  # whether values may have it raise an exception
     # Which captured tensors did so when it was traced: `requires_grad_` changes the nodes.
     require_grad: list[bool] = field(init=False)
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
@@ -119,7 +120,7 @@ class Specialization:
     @property
     def has_effects(self) -> bool:
         """Whether calls do more than to compute results."""
-        return bool(self.changed or self.contents or self.state)
+        return bool(self.changed or self.contents or self.state or self.raises)
 
     @property
     def is_repeated_by_calls(self) -> bool:

@@ -66,6 +66,11 @@ class ClosedOver(NamedTuple):
         return _same_bytes(self.array, self.node.value)
 
 
+class RaisesAtRunTime(BaseException):
+    """No error: whether a function raises one is known at run time only. It is rewritten so that
+    it says whether it does, and traced once more."""
+
+
 class Trace:
     """What one trace has met; `current.trace` while it lasts."""
 
@@ -81,6 +86,8 @@ class Trace:
         self.inner_checks: list[Check] = []
         # What errors said that there is no value yet: if it goes on, somebody has caught them.
         self.refused: list[str] = []
+        # Whether the function raises an exception, which values decide: booleans.
+        self.raised: list[Node] = []
 
     def node_of(self, array: np.ndarray) -> Node:
         """The leaf that stands for `array`: the same one, as long as nobody writes to it."""
