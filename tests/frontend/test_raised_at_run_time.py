@@ -1,5 +1,7 @@
 """`raise` and `assert` in functions with `control_flow=True`, where values decide about them."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -91,6 +93,14 @@ def within(x):
     return y
 
 
+def suppressing(x):
+    with contextlib.suppress(ValueError):
+        if x < 0:
+            raise ValueError("negative")
+        return 2.0 * x
+    return x
+
+
 @pytest.mark.parametrize(
     ("f", "calls"),
     [
@@ -101,6 +111,7 @@ def within(x):
         (in_place, [(np.array([1.0, 2.0]),), (np.array([1.0, -2.0]),)]),
         (asserting, [(1.1, 3), (-1.0, 3), (4.0, 5)]),
         (within, [(1.0,), (-2.0,)]),
+        (suppressing, [(1.0,), (-2.0,)]),
         (lambda x: checked(checked(x)) + 1.0, [(np.ones(2),), (-np.ones(2),)]),
     ],
     ids=lambda x: getattr(x, "__name__", ""),

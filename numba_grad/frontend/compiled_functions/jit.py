@@ -307,8 +307,8 @@ class Jitted:
             nodes = specialization.record(given)
             if specialization.has_effects:
                 count = specialization.structure.num_leaves
-                if specialization.raises:
-                    self._raise_if(specialization, nodes.pop(), args, kwargs)
+                if specialization.raises and self._comes_to_raise(specialization, nodes.pop()):
+                    return self._f(*args, **kwargs)
                 self._change(dynamic, specialization, nodes[count:])
                 del nodes[count:]
             return specialization.rebuild([wrap(node) for node in nodes])
@@ -317,8 +317,8 @@ class Jitted:
         if specialization.has_effects:
             after: list[Any] = []
             results = specialization.replay(values, as_tensors, after)
-            if specialization.raises:
-                self._raise_if(specialization, leaf(after.pop()), args, kwargs)
+            if specialization.raises and self._comes_to_raise(specialization, leaf(after.pop())):
+                return self._f(*args, **kwargs)
             self._change(dynamic, specialization, after)
             return results
         results = specialization.replay(values, as_tensors)
@@ -327,30 +327,17 @@ class Jitted:
             self._direct[direct_key] = specialization
         return results
 
-    def _raise_if(
-        self,
-        specialization: Specialization,
-        is_raised: Node,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        """Raise the exception of the function, if there is one: Python runs it again."""
+    def _comes_to_raise(self, specialization: Specialization, is_raised: Node) -> bool:
+        """Whether Python is to run the function again, as it comes to a `raise`: it raises that, or
+        has the result, where a `with` around it catches the exception."""
         if current.trace is not None and is_traced(is_raised):
             current.trace.raised.append(is_raised)
-            return
+            return False
         if not value_of(is_raised, "raise"):
-            return
+            return False
         if specialization.state.is_rerun:
             specialization.state.undo()  # which Python did
-        self._f(*args, **kwargs)
-        raise RuntimeError(
-            explain(
-                f"jit of {self.__name__}",
-                "the compiled function has come to a `raise`, and Python, which has run it again "
-                "with the same arguments, has not",
-                fix="the decision in float64, and not at the last bit",
-            )
-        )
+        return True
 
     def _change(
         self, dynamic: CallArguments, specialization: Specialization, after: Sequence[Any]
