@@ -103,6 +103,7 @@ TARGET = Target(
     joins_outputs=True,
     adds_products=True,
     joins_steps=False,
+    point_loop=None,
     host=None,
 )
 # Of programs that were run often: what several steps of a loop share takes longer to compile.

@@ -7,6 +7,7 @@ from typing import Any
 
 from numba_grad.compiler.fusion.costs import Costs
 from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
+from numba_grad.compiler.loop_nests.point_loops import KernelOfLoop, PointLoop
 from numba_grad.graph.node import Node
 from numba_grad.immutable import immutable
 
@@ -65,4 +66,6 @@ class Target:
     joins_outputs: bool  # whether outputs of a plan may be parts of one array
     adds_products: bool  # whether the library's matrix product can add to a sum
     joins_steps: bool  # whether several steps of a loop may share a kernel
+    # All steps of a loop as one kernel, of one whose points never meet; None: not on this device
+    point_loop: Callable[[PointLoop], KernelOfLoop] | None
     host: HostSteps | None  # None: kernels and rows that choose among steps share memory

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import SERIALS_A_NODE, Node
+from numba_grad.graph.types import CPU
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS
 from numba_grad.transforms.loops import PASSES_OF_LOOPS
 
@@ -74,7 +75,9 @@ def loop_in(
         return None
     # Most programs have none, and import nothing for it.
     rerolling = imported("numba_grad.transforms.rerolling", *PASSES_OF_LOOPS)
-    if not is_compiled:
+    # On a GPU a thread keeps what a few steps compute in registers, also for the way back: where a
+    # loop is an operation it would be in memory.
+    if not is_compiled or any(x.type.device != CPU for x in order):
         limits = rerolling.Limits(FEWEST_NODES, FEWEST_NODES, FEWEST_STEPS)
     else:
         at_once = max(FEWEST_NODES_COMPILED, len(order) // _MOST_AT_ONCE)

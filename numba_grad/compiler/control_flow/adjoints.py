@@ -28,7 +28,6 @@ from numba_grad.compiler.control_flow.writer import (
     Moving,
     Shown,
     Writer,
-    fits_in_registers,
     further,
     line_of,
 )
@@ -120,7 +119,7 @@ class _Adjoint:
         # All of it, as in the loop itself: so steps that are done again have the same bits.
         self.computed: Sequence[int] = range(len(body.outputs))
         self.forward_line = None
-        if fits_in_registers(self.types):
+        if writer.fits_in_registers(self.types):
             self.forward = writer.compiled(body, self.computed)
             constants = self.own_constants
             self.forward_line = line_of(self.forward, constants, self.types, self.sequences)
@@ -135,7 +134,7 @@ class _Adjoint:
         self.kept_results: dict[int, Moving] = {}
         self.together: AddedTogether | None = None
         self.backward_line = None
-        if fits_in_registers(types):
+        if writer.fits_in_registers(types):
             rows = call.params["carried"] + call.params["rows"]
             self.backward = writer.compiled(backward, range(len(backward.outputs)))
             self.backward_line = line_of(self.backward, self.constants, types, rows)

@@ -20,6 +20,7 @@ from numba_grad.compiler.control_flow.joinable_steps import (
     may_be_together,
     sums_added_together,
 )
+from numba_grad.compiler.control_flow.point_loops import write_point_loop
 from numba_grad.compiler.control_flow.register_loops import StraightLineCode
 from numba_grad.compiler.control_flow.steps_together import joined_steps
 from numba_grad.compiler.control_flow.writer import (
@@ -28,7 +29,6 @@ from numba_grad.compiler.control_flow.writer import (
     Moving,
     Shown,
     Writer,
-    fits_in_registers,
     line_of,
     rows_from,
 )
@@ -56,13 +56,13 @@ def write_loop(writer: Writer, call: Node) -> None:
     ]
     constants = [writer.input(k) for k in range(carried + sequences, len(call.inputs))]
     line = None
-    if fits_in_registers(types[:carried]):
+    if writer.fits_in_registers(types[:carried]):
         # All of it, whoever needs what: a loop that is run again for its adjoint has the same bits.
         steps = writer.compiled(body, range(len(types)))
         line = line_of(steps, constants, types[:carried], sequences)
     if line is not None:
         _write_in_registers(writer, call, line, rows)
-    else:
+    elif label_in(body.name) is not None or not write_point_loop(writer, call, rows, constants):
         _InMemory(writer, call, [moving for _, moving in rows], constants).write(call)
 
 
@@ -272,7 +272,7 @@ def write_while(writer: Writer, call: Node) -> None:
     constants = [writer.input(k) for k in range(carried, len(call.inputs))]
     steps_of_test = writer.compiled(test, [0])
     line = line_of_test = None
-    if fits_in_registers(types):
+    if writer.fits_in_registers(types):
         steps_of_body = writer.compiled(body, range(carried))
         line = line_of(steps_of_body, constants[of_test:], types, 0)
         line_of_test = line_of(steps_of_test, constants[:of_test], types, 0)

@@ -446,6 +446,11 @@ class Writer:
         self.loop(ENDLESS, inside, shown=shown)
         return progress
 
+    def fits_in_registers(self, types: Sequence[Type]) -> bool:
+        """Whether what a loop carries may: only then is its body worth a look as straight-line
+        code, in the language of the processor's kernels."""
+        return self.target.host is None and sum(type.size for type in types) <= MOST_CARRIED
+
     def lives_from(self, first: int, end: int) -> None:
         """What these steps use lives from the first to the last of them: they run in any order."""
         used = dict.fromkeys(x for step in self.steps[first:end] for x in step.memory)
@@ -471,16 +476,11 @@ def _distinct(outputs: Sequence[Node], arguments: Sequence[Node]) -> list[Node]:
     return result
 
 
-def fits_in_registers(types: Sequence[Type]) -> bool:
-    """Whether what a loop carries may: only then is its body worth a look as straight-line code."""
-    return sum(type.size for type in types) <= MOST_CARRIED
-
-
 def line_of(
     body: BodySteps, constants: Sequence[Pointer], types: Sequence[Type], rows: int
 ) -> StraightLineCode | None:
-    """The body as straight-line code, if it is, and if what it carries fits in registers."""
-    if len(body.steps) != 1 or not fits_in_registers(types):
+    """The body as straight-line code, if it is."""
+    if len(body.steps) != 1:
         return None
     [step] = body.steps
     nest = step.loop_nest

@@ -102,13 +102,16 @@ class KernelText:
         with self.block(f"def {name}({names}):"):
             for comment in self.kernel.comment:
                 self.line(f"# {comment}")
-            if self.indices.is_narrow:
-                for word in self.kernel.words:
-                    if word.memory is None:
-                        self.line(f"{word.name} = int32({word.name})")
+            self.narrow_integers()
             for variant in self.kernel.variants:
                 self.lets(variant.lets[0])
             yield
+
+    def narrow_integers(self) -> None:
+        if self.indices.is_narrow:
+            for word in self.kernel.words:
+                if word.memory is None:
+                    self.line(f"{word.name} = int32({word.name})")
 
     # Threads
 

@@ -7,6 +7,7 @@ from typing import Any
 from numba_grad.compiler.compiled_program import Destination
 from numba_grad.compiler.cuda import build, costs, host_steps, library_steps
 from numba_grad.compiler.cuda.emit import emit
+from numba_grad.compiler.cuda.emit_point_loops import emit_point_loop
 from numba_grad.compiler.cuda.launch import reduction_blocks
 from numba_grad.compiler.cuda.library_kernels import DEFAULT, Options
 from numba_grad.compiler.cuda.library_kernels.kernel_source import (
@@ -38,6 +39,7 @@ def _kernel_step(kernel: LoopNest, partials: dict[object, Temporary]) -> Schedul
         nbytes,
         flops,
         written=written_words(kernel),
+        loop_nest=kernel,
     )
 
 
@@ -78,6 +80,7 @@ def cuda_target(architecture: str, options: Options = DEFAULT) -> Target:
         joins_outputs=False,
         adds_products=False,
         joins_steps=True,
+        point_loop=emit_point_loop,
         host=host_steps.HOST,
     )
 
