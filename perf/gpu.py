@@ -298,6 +298,49 @@ def relaxation(side: int, sweeps: int) -> Workload:
     )
 
 
+def ensemble(count: int, steps: int) -> Workload:
+    """Trajectories of the Lorenz system by Runge-Kutta steps: the gradient by what each starts
+    from, and by two numbers that all of them share."""
+
+    def inputs() -> list[np.ndarray]:
+        rng = np.random.default_rng(0)
+        return [*rng.uniform(-1.0, 1.0, (3, count)), np.array(28.0), np.array(8.0 / 3.0)]
+
+    def function(library: Library) -> Callable[..., Any]:
+        def slope(x: Any, y: Any, z: Any, r: Any, b: Any) -> tuple[Any, ...]:
+            return 10.0 * (y - x), x * (r - z) - y, x * y - b * z
+
+        def total(x: Any, y: Any, z: Any, r: Any, b: Any) -> Any:
+            def step(_: Any, state: Any) -> Any:
+                def after(slopes: Any, time: float) -> list[Any]:
+                    return [a + time * s for a, s in zip(state, slopes, strict=True)]
+
+                first = slope(*state, r, b)
+                second = slope(*after(first, 0.0005), r, b)
+                third = slope(*after(second, 0.0005), r, b)
+                last = slope(*after(third, 0.001), r, b)
+                means = [
+                    (k + 2.0 * (m + n) + o) / 6.0
+                    for k, m, n, o in zip(first, second, third, last, strict=True)
+                ]
+                return tuple(after(means, 0.001))
+
+            x, y, z = library.fori_loop(0, steps, step, (x, y, z))
+            return (x * x + y * z).sum()
+
+        return total
+
+    return Workload(
+        f"gradient of {count} trajectories, {steps} Runge-Kutta steps, float64",
+        inputs,
+        function,
+        2 * 3 * 8 * count * steps,
+        (0, 1, 2, 3, 4),
+        ("numba_grad", "jax"),
+        1e-7,
+    )
+
+
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     "scaled": lambda: scaled(4 * 10**8),
     "options64": lambda: options(10**8, "float64"),
@@ -314,6 +357,7 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "small_kernels": lambda: small_kernels(200),
     "counted_trips": lambda: counted_trips(1000),
     "conditional_trips": lambda: conditional_trips(1000),
+    "ensemble": lambda: ensemble(10_000, 1000),
     "relaxation": lambda: relaxation(512, 2000),
 }
 FIRST_CALL = "first_call"  # of a process: no program for others, and nothing to predict

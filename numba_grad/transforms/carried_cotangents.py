@@ -4,8 +4,8 @@
 
 Such a cotangent is carried as that former value, which is in memory already. Where one sum over all
 steps adds parts of what another one adds, it is that part of the other sum. And what is the same in
-all steps, as the cotangent of a loss that steps add to, is a constant. All are exact: a derivative
-that has memory for some states only, and does without, has the same bits.
+all steps, as the cotangent of a loss that steps add to, is a constant. A derivative that has memory
+for some states only carries the same as one that has it for all, so it has the same bits.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from numba_grad.graph.node import OPS, Node, argument, record, recording
 from numba_grad.graph.walk import substitute
 from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.sums_of_points import SumsOfPoints, carrying_points
 
 # Elements from which on an array is not in registers from step to step.
 _LARGE = 17
@@ -26,6 +27,7 @@ class CarriedCotangents(NamedTuple):
     negated: frozenset[int]  # what is carried with the other sign
     parts: dict[int, tuple[int, list[Node]]]  # sums: of which other one, by which movements
     same: tuple[int, ...]  # what no step changes: the last constants
+    points: SumsOfPoints | None  # sums that each point has for itself, of what is left
 
     def is_like(self, other: "CarriedCotangents") -> bool:
         """Whether both leave the same out."""
@@ -36,8 +38,11 @@ class CarriedCotangents(NamedTuple):
                 for k, (source, movements) in carried.parts.items()
             }
 
+        def of_points(carried: CarriedCotangents) -> object:
+            return None if carried.points is None else carried.points.described
+
         alike = self.negated == other.negated and self.same == other.same
-        return alike and described(self) == described(other)
+        return alike and described(self) == described(other) and of_points(self) == of_points(other)
 
     def carried(self, count: int) -> list[int]:
         """The numbers of what it carries, of so many values."""
@@ -45,6 +50,10 @@ class CarriedCotangents(NamedTuple):
 
     def held(self, held: Sequence[Node]) -> list[Node]:
         """What it carries at first."""
+        found = self._held(held)
+        return found if self.points is None else self.points.held(found)
+
+    def _held(self, held: Sequence[Node]) -> list[Node]:
         return [
             OPS["negative"](held[k]) if k in self.negated else held[k]
             for k in self.carried(len(held))
@@ -56,6 +65,8 @@ class CarriedCotangents(NamedTuple):
 
     def finals(self, finals: Sequence[Node], held: Sequence[Node]) -> list[Node]:
         """What the original, which carries `held` at first, carries out."""
+        if self.points is not None:
+            finals = self.points.finals(finals, self._held(held))
         kept = iter(finals)
         own = {
             k: x if k in self.same else next(kept)
@@ -97,7 +108,10 @@ def _made(body: CallTarget, carried: int, sums: int) -> CarriedCotangents:
         ],
         [x for k, x in enumerate(outputs) if k not in left_out],
     )
-    return CarriedCotangents(target, frozenset(negated), parts, same)
+    points = carrying_points(target, carried - len(left_out))
+    if points is not None:
+        target = points.body
+    return CarriedCotangents(target, frozenset(negated), parts, same, points)
 
 
 def _negated(body: CallTarget, numbers: Sequence[int]) -> dict[int, int]:

@@ -61,7 +61,7 @@ def loop_adjoint(
         of_reading = carrying_less(reading.body, count, sums)
         if not less.is_like(of_reading):
             less, of_reading = [
-                CarriedCotangents(x.body, frozenset(), {}, ()) for x in (backward, reading)
+                CarriedCotangents(x.body, frozenset(), {}, (), None) for x in (backward, reading)
             ]
     carried = less.carried(count)
     own = (*backward.carried, *backward.constants)

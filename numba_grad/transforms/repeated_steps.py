@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
 
 _FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction", "indexing"}
-_OF_POINTS, _VIEWS_OF_POINTS = ("elementwise", "literal"), ("broadcast_to", "reshape")
+_OF_POINTS, _ALSO_OF_POINTS = ("elementwise", "literal"), ("broadcast_to", "reshape", "sum")
 _WINDOW = 8  # consecutive operations, by which periods are looked for
 _PERIODS = 12  # that are looked at
 _MOST_INSIDE = 8  # times that a step may say the same in a loop of its own
@@ -478,7 +478,7 @@ def is_fit(node: Node) -> bool:
         return node.op.name == "branch" and type.device == CPU and _is_cheap(node)
     if type.device != CPU:
         # There a thread does all steps of a point, where points never meet, of any size.
-        return node.op.family in _OF_POINTS or node.op.name in _VIEWS_OF_POINTS
+        return node.op.family in _OF_POINTS or node.op.name in _ALSO_OF_POINTS
     is_known = node.op.family in _FAMILIES or (node.op is item and is_fit(node.inputs[0]))
     return is_known and type.size <= LARGEST_VALUE
 

@@ -83,6 +83,12 @@ def _member(
     return Member(nest, roles), words
 
 
+def _most_steps(loop: PointLoop) -> int:
+    """Of one kernel."""
+    operations = min(_OPERATIONS_OF_A_POINT, _OPERATIONS_OF_ALL // loop.points)
+    return max(operations // loop.operations, 1)
+
+
 class _PointLoop:
     def __init__(
         self,
@@ -115,9 +121,9 @@ class _PointLoop:
             self.moving["result", k] = self.rows_of(carried + k, types[carried + k])
         for k in sorted(loop.read_entries):
             self.moving["entry", k] = self.rows_of(len(types) + k, types[k])
-        most = min(_OPERATIONS_OF_A_POINT, _OPERATIONS_OF_ALL // loop.points) // loop.operations
-        if self.length > max(most, 1):
-            self.write_passes(max(most, 1))
+        most = _most_steps(loop)
+        if self.length > most:
+            self.write_passes(most)
             return
         places = {k: self.place_of(k) for k in sorted(loop.read_out)}
         starts = {key: x.start for key, x in self.moving.items()}
