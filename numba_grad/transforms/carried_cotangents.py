@@ -9,12 +9,16 @@ for some states only carries the same as one that has it for all, so it has the 
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import OPS, Node, argument, record, recording
+from numba_grad.graph.types import CPU
 from numba_grad.graph.walk import substitute
 from numba_grad.transforms.call import CallTarget
-from numba_grad.transforms.sums_of_points import SumsOfPoints, carrying_points
+
+if TYPE_CHECKING:
+    from numba_grad.transforms.sums_of_points import SumsOfPoints
 
 # Elements from which on an array is not in registers from step to step.
 _LARGE = 17
@@ -27,7 +31,7 @@ class CarriedCotangents(NamedTuple):
     negated: frozenset[int]  # what is carried with the other sign
     parts: dict[int, tuple[int, list[Node]]]  # sums: of which other one, by which movements
     same: tuple[int, ...]  # what no step changes: the last constants
-    points: SumsOfPoints | None  # sums that each point has for itself, of what is left
+    points: "SumsOfPoints | None"  # sums that each point has for itself, of what is left
 
     def is_like(self, other: "CarriedCotangents") -> bool:
         """Whether both leave the same out."""
@@ -86,6 +90,14 @@ def carrying_less(body: CallTarget, carried: int, sums: int) -> CarriedCotangent
     return body.derived(("carrying less", carried, sums), lambda: _made(body, carried, sums))
 
 
+def of_totals(body: CallTarget, carried: int) -> "SumsOfPoints | None":
+    """The body that carries totals of points, on a device where that is better."""
+    if not body.outputs or body.outputs[0].type.device == CPU:
+        return None
+    # Imported when it is needed: most programs have no GPU.
+    return imported("numba_grad.transforms.sums_of_points").carrying_points(body, carried)
+
+
 def _made(body: CallTarget, carried: int, sums: int) -> CarriedCotangents:
     parts = _parts(body, range(carried - sums, carried))
     negated = _negated(body, range(carried - sums))
@@ -108,7 +120,7 @@ def _made(body: CallTarget, carried: int, sums: int) -> CarriedCotangents:
         ],
         [x for k, x in enumerate(outputs) if k not in left_out],
     )
-    points = carrying_points(target, carried - len(left_out))
+    points = of_totals(target, carried - len(left_out))
     if points is not None:
         target = points.body
     return CarriedCotangents(target, frozenset(negated), parts, same, points)

@@ -36,11 +36,10 @@ from numba_grad.transforms.bodies import (
     with_body_of_tangents,
 )
 from numba_grad.transforms.call import OF_TARGETS, CallTarget, Evaluate
-from numba_grad.transforms.carried_cotangents import carrying_less
+from numba_grad.transforms.carried_cotangents import carrying_less, of_totals
 from numba_grad.transforms.jvp import Tangent
 from numba_grad.transforms.loop_adjoints import loop_adjoint
 from numba_grad.transforms.loop_params import LoopParams
-from numba_grad.transforms.sums_of_points import carrying_points
 from numba_grad.transforms.vjp import add_cotangents
 
 # What looks at the first loop that a process records.
@@ -144,7 +143,7 @@ def _rewritten(
         found = independent.all_at_once(body, carried, sequences, constants, length)
         if found is not None:
             return found
-    of_points = carrying_points(body, len(carried))
+    of_points = of_totals(body, len(carried))
     if of_points is not None:
         finals, stacks = again(of_points.body, of_points.held(carried), sequences, constants)
         return of_points.finals(finals, carried), stacks

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from numba_grad.graph.node import OPS, Node, argument, record, recording
-from numba_grad.graph.types import CPU, Type
+from numba_grad.graph.types import Type
 from numba_grad.graph.walk import toposort
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.call import CallTarget
@@ -49,8 +49,6 @@ class SumsOfPoints(NamedTuple):
 def carrying_points(body: CallTarget, carried: int) -> SumsOfPoints | None:
     """The body that carries totals of points, if nothing else of it keeps these from being done one
     by one."""
-    if not body.outputs or body.outputs[0].type.device == CPU:
-        return None
     return body.derived(("carrying points", carried), lambda: _made(body, carried))
 
 

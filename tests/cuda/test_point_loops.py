@@ -27,7 +27,7 @@ def pendulums(x, v, k, d):
 
 
 def driven(x, rows, times):
-    """With rows of points, and a number of all points for each step; what is carried is stacked."""
+    """With rows of points, and a number of all points for each step."""
 
     def step(c, row):
         y, t = row
@@ -41,6 +41,18 @@ def driven(x, rows, times):
 def backwards(x, rows):
     c, ys = ng.scan(lambda c, y: (np.sin(c) * y, c + y), x, rows, reverse=True)
     return (c * ys[2]).sum() + ys.sum()
+
+
+def trajectory(x, v):
+    """Results are what is carried on."""
+
+    def step(c, _):
+        x, v = c
+        c = x + 0.1 * v, v - 0.1 * np.sin(x)
+        return c, c
+
+    _, (xs, vs) = ng.scan(step, (x, v), None, length=6)
+    return (xs * xs).sum() + (vs[3] * xs[5]).sum()
 
 
 def with_time(x, v):
@@ -94,6 +106,7 @@ PROGRAMS = {
     "shared": (pendulums, (X, V, 0.8, 0.1)),
     "driven": (driven, (X, ROWS, TIMES)),
     "backwards": (backwards, (X, ROWS)),
+    "trajectory": (trajectory, (X, V)),
     "with time": (with_time, (X, V)),
     "swapped": (swapped, (X, V)),
     "matrix": (matrix, (X, V)),
@@ -151,7 +164,7 @@ def test_second_derivatives_and_tangents(gpu, name):
     assert_same(in_direction(*[ng.tensor(x, device=gpu) for x in arguments]), expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["shared", "driven", "backwards", "with time"])
+@pytest.mark.parametrize("name", ["shared", "driven", "backwards", "trajectory", "with time"])
 def test_several_kernels_of_a_loop_have_the_same_bits(emulated, monkeypatch, name):
     f, arguments = PROGRAMS[name]
     arguments = on_device(arguments, "cuda:0")

@@ -3,11 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from numba_grad.compiler.control_flow.carried_state import after, step_of_several, two_buffers
-from numba_grad.compiler.control_flow.writer import Moving, Opened, Writer, further
-from numba_grad.compiler.loop_nests.point_loops import Member, PointLoop, Role
+from numba_grad.compiler.control_flow.carried_state import (
+    after,
+    again_in,
+    step_of_several,
+    two_buffers,
+)
+from numba_grad.compiler.control_flow.writer import Moving, Opened, Writer, further, rows_from
+from numba_grad.compiler.loop_nests.point_loops import Member, Pointee, PointLoop
 from numba_grad.compiler.partition.flat_graph import ClosedGraph
 from numba_grad.compiler.partition.roles import INLINE_FAMILIES
+from numba_grad.compiler.segment_memory import Place
 from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.words import Pointer, Word
 from numba_grad.graph.node import Node
@@ -56,7 +62,7 @@ def _member(
     if nest is None:
         return None
     dtypes = {buffer.word: buffer.dtype for buffer in nest.buffers}
-    roles: dict[int, Role] = {}
+    pointees: dict[int, Pointee] = {}
     words = [*step.words]
     for number, word in enumerate(step.words):
         if not (isinstance(word, Pointer) and isinstance(word.memory, Opened)):
@@ -68,19 +74,19 @@ def _member(
         match word.memory.kind:
             case "arena":
                 # Elements are told apart by their bytes.
-                roles[number] = Role("arena", word.offset, 0)
+                pointees[number] = Pointee("arena", word.offset, 0)
             case "result":
                 is_carried = which < carried
                 kind = "next" if is_carried else "result"
-                roles[number] = Role(kind, which if is_carried else which - carried, first)
+                pointees[number] = Pointee(kind, which if is_carried else which - carried, first)
             case _ if which < carried:
-                roles[number] = Role("carried", which, first)
+                pointees[number] = Pointee("carried", which, first)
             case _ if which < carried + rows:
-                roles[number] = Role("row", which - carried, first)
+                pointees[number] = Pointee("row", which - carried, first)
             case _:
                 words[number] = further(constants[which - carried - rows], word.offset)
         assert not rest
-    return Member(nest, roles), words
+    return Member(nest, pointees), words
 
 
 def _most_steps(loop: PointLoop) -> int:
@@ -101,7 +107,8 @@ class _PointLoop:
         self.carried: int = call.params["carried"]
         self.length: int = call.params["length"]
         self.reverse: bool = call.params["reverse"]
-        self.types = [node.type for node in call.params["body"].outputs]
+        self.body: ClosedGraph = call.params["body"]
+        self.types = [node.type for node in self.body.outputs]
         self.words = [words for _, words in members]
         self.moving = {("row", k): moving for k, (_, moving) in enumerate(rows)}
         carried, types, needed = self.carried, self.types, writer.is_needed
@@ -116,9 +123,11 @@ class _PointLoop:
         )
 
     def write(self) -> None:
+        self.share_rows()
         writer, loop, types, carried = self.writer, self.loop, self.types, self.carried
         for k in sorted(loop.read_results):
-            self.moving["result", k] = self.rows_of(carried + k, types[carried + k])
+            if ("result", k) not in self.moving:
+                self.moving["result", k] = self.rows_of(carried + k, types[carried + k])
         for k in sorted(loop.read_entries):
             self.moving["entry", k] = self.rows_of(len(types) + k, types[k])
         most = _most_steps(loop)
@@ -131,6 +140,28 @@ class _PointLoop:
         for k, place in places.items():
             if not writer.is_own(k):
                 writer.finish(k, place, types[k])
+
+    def share_rows(self) -> None:
+        """Where results are what is carried on, have the values at the beginning of steps in the
+        same memory: the first one, and these results."""
+        writer, types, carried, length = self.writer, self.types, self.carried, self.length
+        shared: set[int] = set()
+        for number, k in again_in(self.body, carried).items():
+            entry = len(types) + k
+            is_read = number - carried in self.loop.read_results and k in self.loop.read_entries
+            if not is_read or k in shared or writer.is_own(number) or writer.is_own(entry):
+                continue
+            shared.add(k)
+            nbytes, size = types[k].nbytes, types[k].size
+            memory = writer.temporary((length + 1) * nbytes)
+            of_result, of_entry = (0, 1) if self.reverse else (1, 0)
+            writer.placed[number] = Place(memory, of_result * size)
+            writer.placed[entry] = Place(memory, of_entry * size)
+            first = Pointer(memory, of_result * nbytes)
+            self.moving["result", number - carried] = rows_from(first, nbytes, length, self.reverse)
+            start = Pointer(memory, length * nbytes if self.reverse else 0)
+            writer.copy(writer.input(k), start, types[k])
+        self.loop = replace(self.loop, read_entries=self.loop.read_entries - shared)
 
     def write_passes(self, most: int) -> None:
         """Several kernels, of so many steps, from one of two buffers to the other."""

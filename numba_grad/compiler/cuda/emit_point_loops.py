@@ -14,9 +14,9 @@ from numba_grad.compiler.cuda.launch import THREADS_PER_BLOCK, WARP
 from numba_grad.compiler.emission.text import SourceText
 from numba_grad.compiler.loop_nests.kernel_ir import Body, Load, Store
 from numba_grad.compiler.loop_nests.point_loops import (
-    Element,
     KernelOfLoop,
     Member,
+    PointElement,
     PointLoop,
     varying_lets,
 )
@@ -48,13 +48,13 @@ class _Writer:
         members = loop.members
         if len(members) > 1:
             members = [
-                Member(with_suffix(member.nest, f"_{number}"), member.roles)
+                Member(with_suffix(member.nest, f"_{number}"), member.pointees)
                 for number, member in enumerate(members)
             ]
         self.texts = [_MemberText(self, member, expressions) for member in members]
         self.main = max(self.texts, key=lambda text: len(text.kernel.axes))
         self.expressions = expressions
-        self.variables: dict[Element, str] = {}  # that hold elements of memory
+        self.variables: dict[PointElement, str] = {}  # that hold elements of memory
         self.carried = [
             (element, text, store)
             for text in self.texts
@@ -100,7 +100,7 @@ class _Writer:
             for k, (word, type) in enumerate(
                 zip(text.kernel.words, text.types_of_words, strict=True)
             ):
-                if k not in text.member.roles:
+                if k not in text.member.pointees:
                     self.words.append(("word", number, k))
                     self.parameters.append(word.name)
                     self.types.append(type)
@@ -156,7 +156,7 @@ class _Writer:
             if element.number in self.loop.read_out:
                 text.write(f"out{element.number}", store, self.carried_in(element))
 
-    def carried_in(self, element: Element) -> str:
+    def carried_in(self, element: PointElement) -> str:
         return self.variables[element._replace(kind="carried")]
 
 
@@ -177,11 +177,11 @@ class _MemberText(KernelText):
         self.positions.pop()
 
     def element(self, load: Load) -> str:
-        role = self.member.role(load.buffer)
-        if role is None:
+        pointee = self.member.pointee(load.buffer)
+        if pointee is None:
             return super().element(load)
-        if role.kind == "row":
-            name = f"row{role.number}"
+        if pointee.kind == "row":
+            name = f"row{pointee.number}"
             return f"{name}[{name}_at + {self.place(load)}]"
         element = self.member.element(load)
         assert element is not None
@@ -210,6 +210,6 @@ class _MemberText(KernelText):
 
     def place(self, access: Load | Store) -> str:
         """Where that is in an array of the loop's own."""
-        role = self.member.roles[access.buffer.word]
+        pointee = self.member.pointees[access.buffer.word]
         where = self.position(access.position)
-        return f"{where} + {role.first}" if role.first else where
+        return f"{where} + {pointee.first}" if pointee.first else where

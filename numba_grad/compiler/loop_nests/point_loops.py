@@ -26,7 +26,7 @@ from numba_grad.runtime.plan import Launch
 MOST_CARRIED = 64
 
 
-class Role(NamedTuple):
+class Pointee(NamedTuple):
     """What a pointer of a nest points to, and the first element there.
 
     By `kind` and number: what is "carried", at the beginning of a step or, as "next", at its end; a
@@ -38,7 +38,7 @@ class Role(NamedTuple):
     first: int
 
 
-class Element(NamedTuple):
+class PointElement(NamedTuple):
     """An element of such memory, as a function of the loop variables of a point."""
 
     kind: str
@@ -49,10 +49,10 @@ class Element(NamedTuple):
 
 @immutable
 class Member:
-    """A nest of the body; `roles` of the words that point to memory of the loop's own."""
+    """A nest of the body; `pointees` of the words that point to memory of the loop's own."""
 
     nest: LoopNest
-    roles: dict[int, Role]
+    pointees: dict[int, Pointee]
 
     @property
     def body(self) -> Body:
@@ -63,16 +63,16 @@ class Member:
         [variant] = self.nest.variants
         return itertools.chain(*variant.lets, self.body.lets)
 
-    def role(self, buffer: Buffer) -> Role | None:
-        return self.roles.get(buffer.word)
+    def pointee(self, buffer: Buffer) -> Pointee | None:
+        return self.pointees.get(buffer.word)
 
-    def element(self, access: Load | Store) -> Element | None:
+    def element(self, access: Load | Store) -> PointElement | None:
         """What is read or written; None where values decide that."""
-        role = self.roles[access.buffer.word]
+        pointee = self.pointees[access.buffer.word]
         sizes = {word.name: word.value for word in self.nest.words if word.memory is None}
         variables = {axis.variable for axis in self.nest.axes}
         factors: dict[str, int] = {}
-        constant = role.first + access.position.literal
+        constant = pointee.first + access.position.literal
         for text, factor in access.position.terms:
             names = text.split(" * ")
             value = factor.value * math.prod(sizes[name] for name in names if name in sizes)
@@ -83,7 +83,7 @@ class Member:
                 factors[moving[0]] = factors.get(moving[0], 0) + value
             else:
                 return None
-        return Element(role.kind, role.number, frozenset(factors.items()), constant)
+        return PointElement(pointee.kind, pointee.number, frozenset(factors.items()), constant)
 
 
 @immutable
@@ -118,22 +118,22 @@ class PointLoop:
     def can_be_done(self) -> bool:
         """Whether points never meet, and what they carry fits in registers."""
         axes = _extents(self.main.nest)
-        stored: set[Element] = set()
-        read: set[Element] = set()
+        stored: set[PointElement] = set()
+        read: set[PointElement] = set()
         for member in self.members:
             if not _is_plain(member.nest) or _extents(member.nest) not in ([], axes):
                 return False
             for let in member.lets:
                 load = let.expression
-                if not isinstance(load, Load) or (role := member.role(load.buffer)) is None:
+                if not isinstance(load, Load) or (pointee := member.pointee(load.buffer)) is None:
                     continue
                 element = member.element(load)
-                if role.kind == "carried" and element is not None:
+                if pointee.kind == "carried" and element is not None:
                     read.add(element._replace(kind="next"))
-                elif role.kind != "row" and element not in stored:
+                elif pointee.kind != "row" and element not in stored:
                     return False
             for store in member.body.stores:
-                element = None if member.role(store.buffer) is None else member.element(store)
+                element = None if member.pointee(store.buffer) is None else member.element(store)
                 if element is None:
                     return False
                 stored.add(element)
@@ -171,7 +171,7 @@ def varying_lets(member: Member) -> set[str]:
     for let in member.lets:
         match let.expression:
             case Load(buffer, position):
-                if member.role(buffer) is not None or not varying.isdisjoint(_names(position)):
+                if member.pointee(buffer) is not None or not varying.isdisjoint(_names(position)):
                     varying.add(let.name)
             case IndexValue(index):
                 if not varying.isdisjoint(_names(index)):
