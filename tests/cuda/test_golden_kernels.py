@@ -39,6 +39,17 @@ def forces(x):
     return ng.grad(energy)(x)
 
 
+def driven_oscillators(x, v, t, forces):
+    """Time is one number, which each thread counts."""
+
+    def step(state, force):
+        x, v, t = state
+        v = v - np.float32(0.1) * (np.tanh(x) - force * np.tanh(t))
+        return (x + np.float32(0.1) * v, v, t + np.float32(0.1)), x * v
+
+    return ng.scan(step, (x, v, t), forces)
+
+
 # Name: function, and its arguments for a size n.
 CASES = {
     **{name: test_golden.CASES[name] for name in SAME_AS_ON_THE_CPU},
@@ -72,8 +83,8 @@ CASES = {
     ),
     "forces": (forces, lambda n: (vector(3 * n, np.float32).reshape(n, 3),)),
 }
-# Compiled as plans are: kernels over the same rows become one.
-CHAINS = {
+# Compiled as plans are: kernels over the same rows become one, and loops whose points never meet.
+PLANS = {
     "row_chain_of_warps": (
         lambda x: ng.softmax(x * 2, 1),
         lambda n: (np.broadcast_to(np.float32(1), (n, 100)),),
@@ -82,8 +93,12 @@ CHAINS = {
         lambda x: (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True),
         lambda n: (np.broadcast_to(np.float32(1), (n, n + 700)),),
     ),
+    "loop_of_points": (
+        driven_oscillators,
+        lambda n: (*[vector(n, np.float32)] * 2, np.float32(1), np.ones((50, n), np.float32)),
+    ),
 }
-NAMES = (*CASES, *CHAINS)
+NAMES = (*CASES, *PLANS)
 FLOAT32 = (
     "float32",
     "any",
@@ -96,7 +111,7 @@ FLOAT32 = (
     "complex_sum",
     "transpose_3d",
     "large_transpose",
-    *CHAINS,
+    *PLANS,
 )
 
 
@@ -108,8 +123,8 @@ def _nothing_is_compiled_yet(monkeypatch):
 
 def sources(name, size=300):
     """The kernels that a case compiles to."""
-    if name in CHAINS:
-        f, arguments = CHAINS[name]
+    if name in PLANS:
+        f, arguments = PLANS[name]
         with installed(EmulatedDriver()):
             lowered = ng.jit(f).lower(*[ng.tensor(x, device="cuda") for x in arguments(size)])
             return [kernel.source for kernel in lowered.kernels]
@@ -184,7 +199,7 @@ def test_extremes_of_small_dtypes_compile(dtype):
 @pytest.mark.thorough(every=6)
 @needs_compiler
 @pytest.mark.parametrize(
-    "name", ["short_rows", "columns_in_parts", "forces", "transpose_3d", *CHAINS]
+    "name", ["short_rows", "columns_in_parts", "forces", "transpose_3d", *PLANS]
 )
 def test_wide_indices_are_integers(name, monkeypatch):
     """Numba adds signed and unsigned integers of 64 bits as floats."""
