@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import SERIALS_A_NODE, Node
 from numba_grad.graph.types import CPU
-from numba_grad.transforms.loop_sizes import FEWEST_STEPS
+from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE
 from numba_grad.transforms.loops import PASSES_OF_LOOPS
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _MOST_AT_ONCE = 32
 # Elements of what is left of each step, in a compiled function. Of larger ones often a part is read
 # (a receiver of waves), and step by step nothing else of them is stored, or has a cotangent.
 _LARGEST_ROW = 16
+_ANY_SIZE = 1 << 62
 
 
 def is_long(nodes: Collection[Node], *, is_compiled: bool = False) -> bool:
@@ -78,9 +79,9 @@ def loop_in(
     # On a GPU a thread keeps what a few steps compute in registers, also for the way back: where a
     # loop is an operation it would be in memory.
     if not is_compiled or any(x.type.device != CPU for x in order):
-        limits = rerolling.Limits(FEWEST_NODES, FEWEST_NODES, FEWEST_STEPS)
+        limits = rerolling.Limits(FEWEST_NODES, FEWEST_NODES, FEWEST_STEPS, LARGEST_VALUE)
     else:
         at_once = max(FEWEST_NODES_COMPILED, len(order) // _MOST_AT_ONCE)
         fewest = _fewest_nodes(len(order))
-        limits = rerolling.Limits(fewest, at_once, FEWEST_STEPS, _LARGEST_ROW)
+        limits = rerolling.Limits(fewest, at_once, FEWEST_STEPS, _ANY_SIZE, _LARGEST_ROW)
     return rerolling.reroll(order, fixed, known, read_at_calls, limits)

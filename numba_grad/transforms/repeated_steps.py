@@ -26,7 +26,7 @@ from numba_grad.transforms.assigned_rows import (
     rows_read_again,
 )
 from numba_grad.transforms.call import CallTarget
-from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE
+from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE, LONG_STEP
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
@@ -40,6 +40,21 @@ _SHORT = 600  # operations of a step that is compiled as a whole, whatever it re
 _SLICE, _RESHAPE = OPS["slice"], OPS["reshape"]
 _NUMBERS = (LEAF, NUMBERS)
 _POWERS = 3 ** np.arange(21)
+
+
+def is_worth_while(step: Sequence[Node]) -> bool:
+    """Whether steps as this one gain by being a loop.
+
+    Of large arrays those of few operations are better planned one by one: what several of them add
+    to a sum is added at once, and what a part of one needs alone is computed for that part.
+    """
+    # An array whose rows are assigned is no part of it.
+    types = [x.type for x in step if x.type.__class__ is not TupleType and x.op is not UPDATE]
+    if all(type.size <= LARGEST_VALUE or type.device != CPU for type in types):
+        return True
+    families = [x.op.family for x in step]
+    operations = sum(family in ("elementwise", "reduction") for family in families)
+    return operations >= LONG_STEP and "contraction" not in families
 
 
 class Steps(NamedTuple):
@@ -73,6 +88,7 @@ class RecordedGraph:
         read_at_calls: "ReadAtCalls | None",
         fewest: int,
         fewest_steps: int,
+        largest: int,
     ) -> None:
         self.nodes = order
         self.read_at_calls = read_at_calls
@@ -85,7 +101,7 @@ class RecordedGraph:
         self.inputs = self._merged(survey.inputs, survey.others)
         # Signatures are 0 of what cannot be in a loop, else equal for equal operations, and odd for
         # those that require grad; of what reads or assigns one row, it is in `row_starts`.
-        self.signatures, accesses = _signatures(order, survey)
+        self.signatures, accesses = _signatures(order, survey, largest)
         self.row_accesses, self.row_starts, self.part_numbers, self.row_parts = accesses
         self.signatures[~survey.are_free] = 0
         self.signatures[survey.fixed[survey.fixed >= 0]] = 0
@@ -396,7 +412,9 @@ def _longest_run(flags: np.ndarray) -> tuple[int, int]:
 # Signatures. What can be said of many nodes at once is: a call for each takes as long as the rest.
 
 
-def _signatures(nodes: Sequence[Node], survey: NodeSurvey) -> tuple[np.ndarray, RowAccesses]:
+def _signatures(
+    nodes: Sequence[Node], survey: NodeSurvey, largest: int
+) -> tuple[np.ndarray, RowAccesses]:
     """For each node the signature, and what it has to do with rows."""
     kinds = 2 * survey.kinds
     # Those of params of their own, by identity: what gradient rules made, and `np.sum`, often.
@@ -422,7 +440,7 @@ def _signatures(nodes: Sequence[Node], survey: NodeSurvey) -> tuple[np.ndarray, 
             if accesses[k]:
                 part_numbers[k] = parts.setdefault(row_part(node), len(parts))
         assigns = accesses[k] == RowAccess.ASSIGNS
-        if not (is_fit(node) or (assigns and is_fit(node.inputs[1]))):
+        if not (is_fit(node, largest) or (assigns and is_fit(node.inputs[1], largest))):
             continue
         rest: object = None
         if assigns:
@@ -471,16 +489,16 @@ def _types_of_numbers(
     return found, offsets
 
 
-def is_fit(node: Node) -> bool:
-    """Whether an operation as this one may be in a loop."""
+def is_fit(node: Node, largest: int) -> bool:
+    """Whether an operation as this one may be in a loop, on a CPU of at most so many elements."""
     type = node.type
     if type.__class__ is TupleType:
         return node.op.name == "branch" and type.device == CPU and _is_cheap(node)
     if type.device != CPU:
         # There a thread does all steps of a point, where points never meet, of any size.
         return node.op.family in _OF_POINTS or node.op.name in _ALSO_OF_POINTS
-    is_known = node.op.family in _FAMILIES or (node.op is item and is_fit(node.inputs[0]))
-    return is_known and type.size <= LARGEST_VALUE
+    is_known = node.op.family in _FAMILIES or (node.op is item and is_fit(node.inputs[0], largest))
+    return is_known and type.size <= largest
 
 
 def _is_cheap(branch: Node) -> bool:

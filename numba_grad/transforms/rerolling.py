@@ -36,6 +36,7 @@ from numba_grad.transforms.repeated_steps import (
     RecordedGraph,
     Steps,
     is_fit,
+    is_worth_while,
 )
 from numba_grad.transforms.steps_before import Carried, Comparison, StepBefore
 
@@ -104,7 +105,8 @@ class Limits(NamedTuple):
     nodes: int  # of all steps, at least
     nodes_at_once: int  # of those that are done all at once
     steps: int  # at least
-    largest_row: int | None = None  # elements of what others read of each step, at most
+    largest_value: int  # elements of what a step computes, at most
+    largest_row: int | None = None  # of what others read of each step
 
 
 def reroll(
@@ -117,10 +119,12 @@ def reroll(
     """See `python_loops.loop_in`."""
     fewest = limits.nodes_at_once
     distance = max(16, len(order) // _SAMPLES)
-    some = [node for node in order[::distance] if is_fit(node)]
+    some = [node for node in order[::distance] if is_fit(node, limits.largest_value)]
     if 2 * distance * sum(are_free(some)) < fewest:
         return None  # larger arrays, as most long loops have: not worth a closer look
-    recorded = RecordedGraph(order, fixed, read_at_calls, fewest, limits.steps)
+    recorded = RecordedGraph(
+        order, fixed, read_at_calls, fewest, limits.steps, limits.largest_value
+    )
     candidates = [(recorded.repetition(), limits)]
     reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
     if reads_rows and 2 * _size(candidates[0][0]) < len(order):
@@ -129,7 +133,9 @@ def reroll(
         found = recorded.repetition(any_rows=True), limits._replace(nodes=_NO_LOOP)
         candidates.insert(0 if _size(found[0]) > 2 * _size(candidates[0][0]) else 1, found)
     for steps, limits in candidates:
-        made = None if steps is None else _Loop(recorded, steps, known, limits).made()
+        if steps is None or not is_worth_while(order[steps.first : steps.first + steps.period]):
+            continue
+        made = _Loop(recorded, steps, known, limits).made()
         if made is not None:
             return made
     return None
@@ -468,8 +474,8 @@ class _Loop:
         self._replace(made, reads, finals, stacks)
         if not self._date([*finals, *stacks], made):
             return None
-        is_worth_while = self._is_worth_a_loop() or not any(map(_is_loop, made.recorded))
-        return made if is_worth_while else None
+        is_better = self._is_worth_a_loop() or not any(map(_is_loop, made.recorded))
+        return made if is_better else None
 
     def _is_worth_a_loop(self) -> bool:
         """Whether it may be an operation of its own, rather than a step for all."""
