@@ -42,6 +42,7 @@ COMPARISONS = {
 
 def plain_element(
     definition: ast.FunctionDef,
+    loops: "Collection[PlainLoop]",
     kinds: Collection[type],
     names: Collection[str],
     in_memory: Collection[str],
@@ -51,13 +52,13 @@ def plain_element(
 
     Parameters
     ----------
+    loops : the innermost ones that are not scalar
     kinds : of nodes that are in its tree
     names : that it reads and does not assign
     in_memory : variables that need memory: what a loop assigns is not read behind it
     """
     if not _OTHER_KINDS.isdisjoint(kinds):
         return None
-    loops = [PlainLoop(node) for node in vector_loops_of(definition)]
     # Numbers that say where a row is may be of another type.
     inside = {name for loop in loops for uses in loop.uses for name in uses.names}
     outer = inside.intersection(names)
@@ -174,7 +175,8 @@ class PlainLoop:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     if summand_of(statement) is not None and name not in self.varying:
-                        self.sums.append(name)
+                        if name not in self.sums:
+                            self.sums.append(name)
                         continue
                     self.assigned.add(name)
                     if self.varies(value):
@@ -209,7 +211,10 @@ class PlainLoop:
         for statement in self.node.body:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    if name in assigned or not self.is_arithmetic(summand_of(statement) or value):
+                    summand = summand_of(statement) if name in self.sums else None
+                    if summand is None and name in assigned:
+                        return False
+                    if not self.is_arithmetic(summand or value):
                         return False
                     if moves_only and not isinstance(value, ast.Subscript):
                         return False
