@@ -235,6 +235,11 @@ def test_what_needs_none_of_llvms_passes():
     assert is_plain(loop("i = opaque(i)", "y[i * s] = x[s - i]"))  # is left as it is
     assert not is_plain(loop("y[i] = y[i + 1]"))  # what another pass writes
     assert not is_plain(loop("y[i] = x[i]", "y[i + c] = w[i]"))
+    rows = loop("y[i] = x[i] + y[i + c]", "y[i + c] = w[i]")
+    assert not is_plain(rows)
+    assert is_plain(rows, before="    stores_apart()")
+    assert not is_plain(rows.replace("w[i]", "y[i + s]"), before="    stores_apart()")
+    assert not is_plain(loop("y[i] = x[i]", "y[i] = w[i]"), before="    stores_apart()")
     assert not is_plain(loop("y[i] = x[0]", "x[i] = w[i]"))
     assert not is_plain(loop("y[i] = x[i * s]"))  # a copy of elements that are no neighbours
     assert not is_plain(loop("y[i] = x[i * s] * x[i * s + c]"))

@@ -81,7 +81,7 @@ def plain_element(
     if functions and dtype in _INTEGERS:
         return None
     for loop in loops:
-        if not loop.is_plain(moves_only=dtype in _INTEGERS):
+        if not loop.is_plain(dtype in _INTEGERS, "stores_apart" in names):
             return None
         # Vectors of elements that are no neighbours are twice the code.
         if loop.strided and "few_points" in names:
@@ -202,12 +202,13 @@ class PlainLoop:
             self._known[node] = found
         return found
 
-    def is_plain(self, *, moves_only: bool) -> bool:
-        """`moves_only`: nothing is computed, as with integers."""
+    def is_plain(self, moves_only: bool, are_apart: bool) -> bool:
+        """`moves_only`: nothing is computed, as with integers; `are_apart`: no two passes store
+        the same element, nor one what another reads, where that is stored at several places."""
         if not isinstance(self.node.iter, ast.Call) or len(self.node.iter.args) > 2:
             return False  # not every element in its turn
         assigned: set[str] = set()
-        stored: dict[object, object] = {}  # where, by the name of the buffer
+        stored: dict[object, set[object]] = {}  # where, by the name of the buffer
         for statement in self.node.body:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -222,13 +223,16 @@ class PlainLoop:
                 case ast.Assign(
                     targets=[ast.Subscript(value=ast.Name(id=name), slice=where)], value=value
                 ):
-                    if name in stored or self.place_of(where) is None:
+                    key, places = key_of(where), stored.setdefault(name, set())
+                    if self.place_of(where) is None or (places and not are_apart):
                         return False
+                    if key in places:
+                        return False
+                    places.add(key)
                     if not self.is_arithmetic(value):
                         return False
                     if moves_only and not isinstance(value, ast.Name | ast.Subscript):
                         return False
-                    stored[name] = key_of(where)
                 case _:
                     return False
         if self.sums and any(map(self.reads_sum, self.node.body, self.uses)):
@@ -239,7 +243,7 @@ class PlainLoop:
         if not stored and not self.sums:
             return False
         of_stored = [x for x in self.subscripts if key_of(x.value) in stored]
-        return all(stored[key_of(x.value)] == key_of(x.slice) for x in of_stored)
+        return all(key_of(x.slice) in stored[key_of(x.value)] for x in of_stored)
 
     @property
     def operations(self) -> int:
