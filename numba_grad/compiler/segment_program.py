@@ -22,6 +22,7 @@ from numba_grad.compiler.passes.added_products import added_products
 from numba_grad.compiler.segment_memory import Output, Place, SegmentMemory, Small, Temporary
 from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.target import Target
+from numba_grad.compiler.words import Pointer
 from numba_grad.config import config
 from numba_grad.graph.check import check
 from numba_grad.graph.node import OPS, Node, argument, record
@@ -246,6 +247,11 @@ class _SegmentBuilder:
         self.emit_group(step, self.places)
 
     def emit_group(self, group: Group, places: dict[Node, Place]) -> None:
+        copied = {node: place for node in group.roots if (place := _copied(node, places))}
+        if len(copied) == len(group.roots) and (group.space or len(copied) == 1):
+            for node, source in copied.items():
+                self.copy(node, source, places[node])
+            return
         kernel = lower_group(group, places.get, self.target.reduction_blocks)
         if any(axis.extent == 0 for axis in kernel.kept):
             # No results: what it loads before its loops, and tests, would not be there.
@@ -257,6 +263,16 @@ class _SegmentBuilder:
         self.steps.append((self.target.kernel_step(kernel, partials), kernel))
         if kernel.blocks_word:
             self.combine_blocks(group, kernel.blocks, partials, places)
+
+    def copy(self, node: Node, source: Place, target: Place) -> None:
+        """By the kernel that all copies share."""
+        if not node.type.nbytes:
+            return
+        itemsize = node.dtype.itemsize
+        step = self.target.copy_step(itemsize, node.type.nbytes)
+        words = [Pointer(place.memory, place.offset * itemsize) for place in (source, target)]
+        memory = [source.memory, target.memory]
+        self.steps.append((step.over([*words, *step.words], memory), None))
 
     def combine_blocks(
         self,
@@ -282,3 +298,12 @@ class _SegmentBuilder:
                 self.steps.append((step, kernel))
             else:
                 self.spare_sources.append(step.source)
+
+
+def _copied(node: Node, places: dict[Node, Place]) -> Place | None:
+    """Where the elements of a node are in their order, if it is but a copy of them."""
+    if node.op.name != "reshape":
+        return None
+    while node.op.name == "reshape":
+        (node,) = node.inputs
+    return places.get(node)

@@ -304,3 +304,14 @@ def test_what_a_segment_passes_on_from_outside_is_read_where_it_begins():
         expected = gradient(x, a)
     for actual, wanted in zip(ng.jit(gradient)(x, a), expected, strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-12)
+
+
+def test_copies_of_any_shape_are_one_kernel():
+    def f(x, y):
+        return ng.reshape(x, (2, 6)), ng.reshape(y, (15,)), ng.reshape(x[5], (1,))
+
+    x, y = np.arange(12.0), np.arange(15.0).reshape(3, 5)
+    jitted = ng.jit(f)
+    assert len(jitted.lower(x, y).kernels) == 1
+    for found, expected in zip(jitted(x, y), f(x, y), strict=True):
+        assert found.tolist() == expected.tolist()

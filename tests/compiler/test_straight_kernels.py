@@ -42,3 +42,24 @@ def test_where_in_a_block_values_are_is_not_in_the_text(count: int) -> None:
     assert text == same_text
     assert [b - a for a, b in zip(near, far, strict=True)] == [800] * len(near)
     assert len(near) == (count + 1 if count < MOST_POINTERS else 1)
+
+
+def test_how_far_groups_of_values_are_from_each_other_is_not_in_the_text() -> None:
+    kind = array_type((), np.dtype(np.float64))
+    terms: list[Node] = [argument(kind) for _ in range(2 * MOST_POINTERS)]
+    total = terms[0]
+    for x in terms[1:]:
+        total = record(OPS["add"], (total, x), {})
+
+    def text(distance: int, apart: int) -> str:
+        """With so many elements between two groups of values, and between those of the second."""
+        numbers = [*range(MOST_POINTERS), *[distance + apart * k for k in range(MOST_POINTERS + 1)]]
+        places = {
+            x: Place(Small(kind.dtype), k) for x, k in zip((*terms, total), numbers, strict=True)
+        }
+        kernel = lower_group(Group((), (), [total], []), places.get, TARGET.reduction_blocks)
+        return emit(kernel)
+
+    assert text(50, 1) == text(500, 1)
+    # What are no groups, as a column one by one, has no more pointers for it.
+    assert text(50, 100).count("buffer") == 1

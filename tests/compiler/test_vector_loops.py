@@ -47,6 +47,7 @@ SUMS = """
             a0 = reduce_add(a0, v1 * v2)
             a1 = reduce_add(a1, v2)
             y[row * s + i] = v2
+            a0 = reduce_add(a0, v2)
         z[row] = a0
         z[row + s] = a1
 """
@@ -100,6 +101,7 @@ def kernel_for(body, dtype, processor, monkeypatch, *, is_long=False):
         tag = "" if processor is None else f"{processor[0]}{processor[1]}"
         if is_long:
             patch.setattr(vector_loops, "_LONG", 1)
+            patch.setattr(vector_loops, "_LONG_STORING", 1)
             tag += "long"
         return build(source(body, dtype, tag))
 
@@ -220,10 +222,7 @@ def is_plain(loop, *, before="", after="", dtype="float64"):
     text = source(f"{before}\n{loop}\n{after}", dtype, "")
     [definition] = ast.parse(text).body
     assert isinstance(definition, ast.FunctionDef)
-    uses = sources.VariableUses(definition)
-    names = uses.early - uses.stores.keys()
-    element = plain_loops.plain_element(definition, uses.kinds, names, uses.in_memory())
-    return element is not None
+    return sources.Source(text, definition).plain_element is not None
 
 
 def test_what_needs_none_of_llvms_passes():
@@ -236,6 +235,11 @@ def test_what_needs_none_of_llvms_passes():
     assert is_plain(loop("i = opaque(i)", "y[i * s] = x[s - i]"))  # is left as it is
     assert not is_plain(loop("y[i] = y[i + 1]"))  # what another pass writes
     assert not is_plain(loop("y[i] = x[i]", "y[i + c] = w[i]"))
+    rows = loop("y[i] = x[i] + y[i + c]", "y[i + c] = w[i]")
+    assert not is_plain(rows)
+    assert is_plain(rows, before="    stores_apart()")
+    assert not is_plain(rows.replace("w[i]", "y[i + s]"), before="    stores_apart()")
+    assert not is_plain(loop("y[i] = x[i]", "y[i] = w[i]"), before="    stores_apart()")
     assert not is_plain(loop("y[i] = x[0]", "x[i] = w[i]"))
     assert not is_plain(loop("y[i] = x[i * s]"))  # a copy of elements that are no neighbours
     assert not is_plain(loop("y[i] = x[i * s] * x[i * s + c]"))
@@ -255,6 +259,8 @@ def test_what_needs_none_of_llvms_passes():
     summed = "    a = float64(0.0)\n"
     assert is_plain(loop("a = reduce_add(a, x[i])"), before=summed, after="    z[0] = a")
     assert not is_plain(loop("a = reduce_add(a, x[i])", "y[i] = a"), before=summed)
+    twice = loop("a = reduce_add(a, x[i])", "a = reduce_add(a, w[i] * w[i])")
+    assert is_plain(twice, before=summed, after="    z[0] = a")
     assert not is_plain(loop("a = a + x[i]"), before=summed, after="    z[0] = a")
     assert is_plain(loop("y[i] = x[i]"), dtype="int32")
     assert not is_plain(loop("y[i] = x[i] + x[i]"), dtype="int32")  # wraps

@@ -14,6 +14,7 @@ def kernel(args, lo, hi):
     x9 = buffer(args, 11, float64)
     x10 = buffer(args, 12, float64)
     c13 = integer(args, 13)
+    stores_apart()
     v0 = x0[0]
     v1 = x1[0]
     v2 = x2[0]

@@ -211,3 +211,14 @@ def test_what_a_constant_s_derivative_alone_would_read_is_not_kept():
 
     assert kept_of(body, SQUARE, SQUARE, carried=0) == ["sin"]
     assert kept_of(body, SQUARE, SQUARE, carried=0, constant=(1,)) == []
+
+
+def test_what_is_only_added_up_is_kept_where_it_is_small():
+    """As for the gradient of a number: a sum over all elements is a kernel of its own."""
+
+    def body(x, y):
+        return mul(y, add(add(mul(x, x), x), x))
+
+    assert kept_of(body, SQUARE, (), carried=0) == ["add"]
+    assert kept_of(body, SQUARE, SQUARE, carried=0) == []
+    assert kept_of(body, (400, 200), (), carried=0) == []

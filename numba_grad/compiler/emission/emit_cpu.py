@@ -66,6 +66,8 @@ def emit(kernel: LoopNest) -> str:
         _emit_arguments(source, kernel)
         if kernel.has_few_points:
             source.line("few_points()")
+        if _stores_rows(kernel):
+            source.line("stores_apart()")
         for local in kernel.locals if isinstance(kernel, LoopNestInBlocks) else ():
             source.line(f"{local.name} = local({ROWS_OF_BLOCK}, {dtype_name(local.dtype)})")
         level_zero = [let for variant in kernel.variants for let in variant.lets[0]]
@@ -79,6 +81,15 @@ def emit(kernel: LoopNest) -> str:
         else:
             _emit_pointwise(source, kernel)
     return str(source)
+
+
+def _stores_rows(kernel: LoopNest) -> bool:
+    """Whether it stores several elements of a buffer at each point, which are others than those of
+    other points."""
+    bodies = [[x.buffer for x in p.body.stores] for v in kernel.variants for p in v.pieces]
+    if kernel.accumulates_in_memory:
+        bodies.append([x.buffer for x in kernel.accumulators if x.buffer is not None])
+    return bool(kernel.axes) and any(len(set(buffers)) < len(buffers) for buffers in bodies)
 
 
 def _emit_arguments(source: SourceText, kernel: LoopNest) -> None:

@@ -585,6 +585,17 @@ def few_points(typing_context):
 
 
 @intrinsic
+def stores_apart(typing_context):
+    """Says that no element is stored twice, nor read where another pass of a loop stores it: what a
+    loop stores at several places of a buffer are rows of it, see `PlainLoop.is_plain`."""
+
+    def lower(context, builder, signature, arguments):
+        return context.get_dummy_value()
+
+    return types.none(), lower
+
+
+@intrinsic
 def opaque(typing_context, number):
     """The same integer, of which LLVM knows nothing: a loop that indexes by it is left as it is. No
     vector code is made of it, and none of its addresses is turned into a pointer that steps, which

@@ -42,6 +42,7 @@ COMPARISONS = {
 
 def plain_element(
     definition: ast.FunctionDef,
+    loops: "Collection[PlainLoop]",
     kinds: Collection[type],
     names: Collection[str],
     in_memory: Collection[str],
@@ -51,13 +52,13 @@ def plain_element(
 
     Parameters
     ----------
+    loops : the innermost ones that are not scalar
     kinds : of nodes that are in its tree
     names : that it reads and does not assign
     in_memory : variables that need memory: what a loop assigns is not read behind it
     """
     if not _OTHER_KINDS.isdisjoint(kinds):
         return None
-    loops = [PlainLoop(node) for node in vector_loops_of(definition)]
     # Numbers that say where a row is may be of another type.
     inside = {name for loop in loops for uses in loop.uses for name in uses.names}
     outer = inside.intersection(names)
@@ -80,7 +81,7 @@ def plain_element(
     if functions and dtype in _INTEGERS:
         return None
     for loop in loops:
-        if not loop.is_plain(moves_only=dtype in _INTEGERS):
+        if not loop.is_plain(dtype in _INTEGERS, "stores_apart" in names):
             return None
         # Vectors of elements that are no neighbours are twice the code.
         if loop.strided and "few_points" in names:
@@ -174,7 +175,8 @@ class PlainLoop:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     if summand_of(statement) is not None and name not in self.varying:
-                        self.sums.append(name)
+                        if name not in self.sums:
+                            self.sums.append(name)
                         continue
                     self.assigned.add(name)
                     if self.varies(value):
@@ -200,16 +202,20 @@ class PlainLoop:
             self._known[node] = found
         return found
 
-    def is_plain(self, *, moves_only: bool) -> bool:
-        """`moves_only`: nothing is computed, as with integers."""
+    def is_plain(self, moves_only: bool, are_apart: bool) -> bool:
+        """`moves_only`: nothing is computed, as with integers; `are_apart`: no two passes store
+        the same element, nor one what another reads, where that is stored at several places."""
         if not isinstance(self.node.iter, ast.Call) or len(self.node.iter.args) > 2:
             return False  # not every element in its turn
         assigned: set[str] = set()
-        stored: dict[object, object] = {}  # where, by the name of the buffer
+        stored: dict[object, set[object]] = {}  # where, by the name of the buffer
         for statement in self.node.body:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    if name in assigned or not self.is_arithmetic(summand_of(statement) or value):
+                    summand = summand_of(statement) if name in self.sums else None
+                    if summand is None and name in assigned:
+                        return False
+                    if not self.is_arithmetic(summand or value):
                         return False
                     if moves_only and not isinstance(value, ast.Subscript):
                         return False
@@ -217,13 +223,16 @@ class PlainLoop:
                 case ast.Assign(
                     targets=[ast.Subscript(value=ast.Name(id=name), slice=where)], value=value
                 ):
-                    if name in stored or self.place_of(where) is None:
+                    key, places = key_of(where), stored.setdefault(name, set())
+                    if self.place_of(where) is None or (places and not are_apart):
                         return False
+                    if key in places:
+                        return False
+                    places.add(key)
                     if not self.is_arithmetic(value):
                         return False
                     if moves_only and not isinstance(value, ast.Name | ast.Subscript):
                         return False
-                    stored[name] = key_of(where)
                 case _:
                     return False
         if self.sums and any(map(self.reads_sum, self.node.body, self.uses)):
@@ -234,7 +243,7 @@ class PlainLoop:
         if not stored and not self.sums:
             return False
         of_stored = [x for x in self.subscripts if key_of(x.value) in stored]
-        return all(stored[key_of(x.value)] == key_of(x.slice) for x in of_stored)
+        return all(key_of(x.slice) in stored[key_of(x.value)] for x in of_stored)
 
     @property
     def operations(self) -> int:

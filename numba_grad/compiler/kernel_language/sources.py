@@ -10,6 +10,7 @@ from typing import Any
 from numba.core import types
 
 from numba_grad.compiler.kernel_language.plain_loops import (
+    PlainLoop,
     hands_on,
     plain_element,
     vector_loops_of,
@@ -46,9 +47,14 @@ class Source:
         no loops, and no vectors to look for, our values are each computed once already."""
         if self.parts or ast.While in self.uses.kinds:
             return False
-        if not vector_loops_of(self.definition) or self.plain_element is not None:
+        if not self.vector_loops or self.plain_element is not None:
             return True
         return "few_points" in self.uses.early
+
+    @functools.cached_property
+    def vector_loops(self) -> dict[ast.For, PlainLoop]:
+        """The innermost loops that are not scalar ones."""
+        return {node: PlainLoop(node) for node in vector_loops_of(self.definition)}
 
     @functools.cached_property
     def plain_element(self) -> types.Float | types.Integer | None:
@@ -56,7 +62,9 @@ class Source:
         if self.parts:
             return None
         outside = self.uses.early - self.uses.stores.keys()
-        return plain_element(self.definition, self.uses.kinds, outside, self.uses.in_memory())
+        loops = self.vector_loops.values()
+        in_memory = self.uses.in_memory()
+        return plain_element(self.definition, loops, self.uses.kinds, outside, in_memory)
 
     @functools.cached_property
     def hands_on(self) -> bool:

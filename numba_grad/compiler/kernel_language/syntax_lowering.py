@@ -33,11 +33,7 @@ from numba.core import types
 from numba_grad.compiler.code_generation import has_fma
 from numba_grad.compiler.kernel_language.instructions import QuickBuilder
 from numba_grad.compiler.kernel_language.meanings import Meanings
-from numba_grad.compiler.kernel_language.plain_loops import (
-    PlainLoop,
-    is_innermost,
-    is_scalar,
-)
+from numba_grad.compiler.kernel_language.plain_loops import PlainLoop
 from numba_grad.compiler.kernel_language.scalars import (
     INT64,
     cast_value,
@@ -204,7 +200,8 @@ class FunctionLowering:
         self.assigned_again = source.uses.assigned_again()
         self.first_types: dict[str, Any] = {}  # of these
         self.variables: dict[str, Typed] = {}
-        # What is in all buffers, where loops are written as vector code here.
+        # Loops that are written as vector code here, and what is in all buffers then.
+        self.vector_loops: dict[ast.For, PlainLoop] = {}
         self.vector_element: types.Float | types.Integer | None = None
         self.loops: list[JumpTargets] = []
         self.products = InvariantProducts()
@@ -346,8 +343,9 @@ class FunctionLowering:
     def for_loop(self, node: ast.For) -> None:
         """A loop over `range`, as LLVM likes them: tested before the first pass and after each."""
         start, stop, step = self.range_of(node)
-        if self.vector_element is not None and is_innermost(node) and not is_scalar(node):
-            VectorLoop(self, PlainLoop(node), self.vector_element, start, stop).write()
+        loop = self.vector_loops.get(node)
+        if loop is not None and self.vector_element is not None:
+            VectorLoop(self, loop, self.vector_element, start, stop).write()
             return
         self.scalar_loop(node, start, stop, step)
 
@@ -695,6 +693,7 @@ def lower_function(
     function = ir.Function(module, ir.FunctionType(result, kinds), symbol)
     lowering = FunctionLowering(source, names, meanings, function, return_type)
     if module.numba_grad_writes_vectors:
+        lowering.vector_loops = source.vector_loops
         lowering.vector_element = source.plain_element
     parameters = [argument.arg for argument in source.definition.args.args]
     for name, kind, value in zip(parameters, argument_types, function.args, strict=True):

@@ -10,8 +10,9 @@ conditions; from them follow the order of loops, which axes merge (`loop_order.p
 ranges are cut; the second pass writes the code.
 """
 
+import bisect
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -75,6 +76,9 @@ from numba_grad.graph.node import Node
 
 # Values that a kernel without loops takes a pointer each to. Each is a word to fill in and to load.
 MOST_POINTERS = 12
+# Bytes between values in a block, above which each has a pointer: those of the step before and of
+# the first one are as far from each other as the steps are.
+NEAR = 64
 
 
 def lower_group(
@@ -123,7 +127,7 @@ def _straight_kernel(
 
     Its pointers are to the first element that it reads or writes, so that it is the same for each
     column of a matrix, and wherever in a block its values are. Of many values there is one pointer
-    to all in a block, in place of one to each.
+    to all in a block that are near each other, in place of one to each.
     """
     values = Values(group.stored, place_of, {}, ())
     kernel = _Lowering(group, values, {}, ()).kernel([], {}, reduction_blocks)
@@ -140,11 +144,17 @@ def _straight_kernel(
     loads = [
         let.expression for lets in every_let for let in lets if isinstance(let.expression, Load)
     ]
-    first: dict[object, int] = {}  # byte
+    read_or_written: dict[object, set[int]] = {}  # bytes
     for buffer, where, *_ in (*loads, *piece.body.stores):
         key, byte = places[buffer]
         byte += where.literal * buffer.dtype.itemsize
-        first[key] = min(byte, first.get(key, byte))
+        read_or_written.setdefault(key, set()).add(byte)
+    # Where in a memory each pointer is to.
+    starts = {key: _starts_of_groups(sorted(found)) for key, found in read_or_written.items()}
+
+    def start_of(buffer: Buffer, byte: int) -> tuple[object, int]:
+        key, _ = places[buffer]
+        return key, starts[key][bisect.bisect(starts[key], byte) - 1]
 
     words: list[Word] = []
     buffers: dict[object, Buffer] = {}
@@ -153,16 +163,19 @@ def _straight_kernel(
         if number not in of_word:
             words.append(word)
             continue
+        dtype = of_word[number].dtype
         key, _ = places[of_word[number]]
-        if key not in buffers:
-            name = f"x{len(buffers)}"
-            assert isinstance(word.memory, Place)
-            buffers[key] = Buffer(name, len(words), of_word[number].dtype)
-            words.append(Word(name, memory=Place(word.memory.memory, first[key])))
+        for start in starts[key]:
+            if (key, start) not in buffers:
+                name = f"x{len(buffers)}"
+                assert isinstance(word.memory, Place)
+                buffers[key, start] = Buffer(name, len(words), dtype)
+                words.append(Word(name, memory=Place(word.memory.memory, start)))
 
     def at(buffer: Buffer, position: Index) -> tuple[Buffer, Index]:
-        key, byte = places[buffer]
-        elements = (byte - first[key]) // buffer.dtype.itemsize
+        _, byte = places[buffer]
+        key = start_of(buffer, byte + position.literal * buffer.dtype.itemsize)
+        elements = (byte - key[1]) // buffer.dtype.itemsize
         return buffers[key], position.shifted(elements, literal=True)
 
     for lets in every_let:
@@ -171,6 +184,14 @@ def _straight_kernel(
                 lets[number] = Let(name, Load(*at(*value)))
     piece.body.stores = [Store(*at(x.buffer, x.position), x.value) for x in piece.body.stores]
     return replace(kernel, words=words, buffers=list(buffers.values()))
+
+
+def _starts_of_groups(numbers: Sequence[int]) -> list[int]:
+    """The first one of each group of increasing numbers that are near each other, if they are
+    groups, not as of a column one by one."""
+    first = numbers[0]
+    starts = [first, *[y for x, y in itertools.pairwise(numbers) if y - x > NEAR]]
+    return starts if 2 * len(starts) <= len(numbers) else [first]
 
 
 class _Lowering:
