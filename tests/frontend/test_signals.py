@@ -82,6 +82,10 @@ def test_interp_is_numpys(numpy_engine):
     steps = np.array([0.0, 1.0, 1.0, 2.0]), np.array([0.0, 1.0, 5.0, 6.0])
     same(ng.interp([0.5, 1.0, 1.5], *steps), np.interp([0.5, 1.0, 1.5], *steps))
     assert ng.interp(np.zeros((0, 2)), PLACES, VALUES).shape == (0, 2)
+    for values in ([0.0, 2, np.inf, 4], [-np.inf, 2, np.nan, 4], [0, 0, 2.5, 2.5]):
+        for places in ([1, 2, 3, 4], [-np.inf, 1, 2.5, np.inf]):
+            at = np.array([-5, 1, 2, 2.5, 3, 4, 1e9])
+            same(ng.interp(at, places, values), np.interp(at, places, values))
 
 
 def test_gradient_of_interp_at_and_beyond_points():
