@@ -188,6 +188,7 @@ def test_the_derivative_of_sinc_at_zero():
         (lambda x: ng.cov(x, fweights=[1, 2]), ValueError, "one weight for each observation"),
         (lambda x: ng.gradient(x[:1]), ValueError, "edge_order=1 needs 2 elements along axis 0"),
         (lambda x: ng.gradient(x, 1.0, 2.0), TypeError, "one for each axis"),
+        (lambda x: ng.gradient(x * x[:, None], x), TypeError, "one for each axis"),
         (lambda x: ng.gradient(x, [1.0, 2.0]), ValueError, "have another length"),
         (lambda x: ng.cross(x[:1], x[:1]), ValueError, "cross: needs two or three"),
         (lambda x: ng.linalg.cross(x[:2], x[:2]), ValueError, "linalg.cross: needs three comp"),
