@@ -188,6 +188,7 @@ def test_bincount_is_numpys():
     for arguments in ({}, {"weights": weights}, {"minlength": 12}, {"weights": [1, 2, 3, 4, 5]}):
         same(np.bincount(ng.tensor(x), **arguments), np.bincount(x, **arguments))
     same(ng.bincount(x.astype(np.uint8)), np.bincount(x.astype(np.uint8)))
+    same(ng.bincount(x.astype(np.uint64)), np.bincount(x.astype(np.uint64)))
     same(ng.bincount(x[:0], minlength=2), np.bincount(x[:0], minlength=2))
     same(ng.bincount(x[:0]), np.bincount(x[:0]))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.dtypes import FLOAT64, INT64, can_cast, promoted
+from numba_grad.dtypes import FLOAT64, INT64, promoted
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.functions.elementwise import where
 from numba_grad.frontend.functions.joining import unstack
@@ -69,7 +69,7 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
     """
     node = as_node(x)
     got: dict[str, object] = {"x": node.type}
-    if not can_cast(node.dtype, INT64, "safe"):
+    if node.dtype.kind not in "biu":
         raise DTypeError(explain("bincount", "x must be of integers", got=got, fix="x.astype(int)"))
     if len(node.shape) != 1:
         raise ShapeError(explain("bincount", "x must be 1-d", got=got, fix="x.ravel()"))
