@@ -127,6 +127,11 @@ def test_histogram_is_numpys(dtype):
         expected = np.histogram(x, **arguments)
         for ours, theirs in zip(np.histogram(ng.tensor(x), **arguments), expected, strict=True):
             same(ours, theirs, 1e-12)
+    ends = np.float32([-2, 1.1])
+    for ours, theirs in zip(
+        ng.histogram(x, 2, ng.tensor(ends)), np.histogram(x, 2, ends), strict=True
+    ):
+        same(ours, theirs)
     if dtype == "float64":
         counts, edges = np.histogram(x, "auto")
         same(ng.histogram(x, "auto")[0], counts)
