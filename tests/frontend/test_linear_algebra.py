@@ -297,6 +297,16 @@ def test_exponential():
     assert np.isnan(np.asarray(ng.linalg.expm(np.full((2, 2), np.inf)))).all()
 
 
+def test_a_large_gradient_of_the_exponential_is_as_exact_as_a_small_one():
+    def loss(a, size):
+        return (size * ng.linalg.expm(a).real).sum()
+
+    for a in (REAL[2, 3, 3], COMPLEX[3, 3]):
+        expected = ng.grad(loss)(a, 1.0).numpy()
+        for size in (1e-9, 1e9, 1e150):
+            check(ng.grad(loss)(a, size).numpy() / size, expected)
+
+
 # Derivatives
 
 

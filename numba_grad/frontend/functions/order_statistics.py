@@ -166,8 +166,8 @@ def _quantile(
     quantiles = _fractions(q, x, operation)
     axes = normalize_axes(operation, axis, len(x.shape))
     if not reductions.count(x, axes, operation):
-        if operation in ("median", "nanmedian"):
-            return _median_of_nothing(x, axes, keepdims)
+        if operation == "median" or operation.startswith("nan"):
+            return _mean_of_nothing(x, axes, keepdims)
         problem = "no elements along the axis"
         raise IndexError(explain(operation, problem, got={"x": x.type, "axis": axes}))
     dtype = x.dtype if is_inexact(x.dtype) else FLOAT64
@@ -200,7 +200,7 @@ def _quantile(
     return wrap(result)
 
 
-def _median_of_nothing(x: Node, axes: tuple[int, ...], keepdims: bool) -> "Tensor":
+def _mean_of_nothing(x: Node, axes: tuple[int, ...], keepdims: bool) -> "Tensor":
     """nan with a warning, as the mean of nothing."""
     warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=4)
     shape = tuple([n for k, n in enumerate(x.shape) if k not in axes])
