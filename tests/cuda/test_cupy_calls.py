@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 from numba_grad.compiler.cuda.library_kernels import DEFAULT, Options, kernels_for
 from numba_grad.compiler.cuda.target import cuda_destination
@@ -100,6 +101,15 @@ def test_packed_as_on_the_cpu(stand_in, name, dtype):
     assert stand_in.streams
     scale = np.abs(expected).max()
     np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance * scale)
+
+
+def test_exponentials_of_triangular_matrices(stand_in):
+    a = np.array([[[1, 1e8], [0, -1]], [[0.5, 0], [1e5, -700]], [[1, 2], [3, 4]]])
+    found = run(node_of("expm", a), a)
+    assert found[0, 1, 0] == 0 and found[1, 0, 1] == 0
+    for value, matrix in zip(found, a, strict=True):
+        expected = scipy.linalg.expm(matrix)
+        np.testing.assert_allclose(value, expected, rtol=1e-13, atol=1e-300)
 
 
 @pytest.mark.parametrize("name", ["fft", "rfft", "irfft"])
