@@ -6,6 +6,7 @@ the entry of a function, after a call, and where a loop goes back. These are the
 
 import dis
 import functools
+import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
@@ -30,6 +31,8 @@ def _trace_instructions(frame: FrameType, trace: Callable[..., Any]) -> None:
 
 def places_in(work: Callable[[], Any]) -> list[Place]:
     """Where an interrupt may come while `work` runs, in the order of the first time."""
+    # Python 3.12 traces instructions if a frame had asked for it before tracing begins.
+    sys._getframe().f_trace_opcodes = True
     seen: dict[Place, None] = {}
     before: dict[FrameType, str] = {}  # what each frame did last
 

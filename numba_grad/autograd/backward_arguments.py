@@ -9,7 +9,7 @@ from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.dtypes import is_floating
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph.node import Node, argument
-from numba_grad.ops.families import ones_like
+from numba_grad.ops.families import cast, ones_like
 
 Tensors = Any  # a Tensor, a GradientEdge, or a sequence of them
 
@@ -48,7 +48,7 @@ def roots_of(
         seed = _seed(operation, label, node, gradient, is_batched)
         if is_batched and seed is not None:
             placeholder = argument(node.type, seed.requires_grad)
-            result.batched[placeholder] = seed
+            result.batched[placeholder] = cast(seed, node.dtype)
             result.size = _batch_size(operation, result.size, seed)
             seed = placeholder
         result.seeds.append(seed)  # type: ignore[arg-type]

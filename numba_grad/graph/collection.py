@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from numba_grad.fresh_thread import make_old
+from numba_grad.fresh_thread import has_frozen_objects, make_old
 from numba_grad.graph.node import Node, recorded_nodes
 
 Arguments = ParamSpec("Arguments")
@@ -122,7 +122,7 @@ class _GrowingGraph:
             gc.freeze()
 
     def _has_others_frozen(self) -> bool:
-        self._has_others = self._has_others or gc.get_freeze_count() > 0
+        self._has_others = self._has_others or has_frozen_objects()
         return self._has_others
 
     @staticmethod

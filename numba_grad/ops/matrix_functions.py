@@ -4,7 +4,7 @@ import numpy as np
 
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.contraction import conjugate_transpose
-from numba_grad.ops.families import structural, zeros_like
+from numba_grad.ops.families import cast, full, reshape, structural, zeros_like
 from numba_grad.ops.matrices import block, same_square
 from numba_grad.ops.movement import array_of
 
@@ -31,9 +31,15 @@ def _expm_reference(a: np.ndarray) -> np.ndarray:
 def _change_of_expm(a: Node, direction: Node) -> Node:
     n = a.shape[-1]
     axis = len(a.shape) - 2
-    above = OPS["concatenate"](a, direction, axis=axis + 1)
+    # It is linear in the direction, which must not be far above `a`: the larger matrix is halved
+    # until its norm is small, and of `a`, halved as often, no digits would be left beside 1.
+    size = OPS["sum"](OPS["absolute"](direction), axes=(axis, axis + 1))
+    size = OPS["detach"](OPS["maximum"](size, full(1, (), size.dtype)))
+    size = reshape(cast(size, a.dtype), (*a.shape[:-2], 1, 1))
+    above = OPS["concatenate"](a, OPS["divide"](direction, size), axis=axis + 1)
     below = OPS["concatenate"](zeros_like(a), a, axis=axis + 1)
-    return block(expm(OPS["concatenate"](above, below, axis=axis)), 0, n, n, n)
+    change = block(expm(OPS["concatenate"](above, below, axis=axis)), 0, n, n, n)
+    return OPS["multiply"](change, size)
 
 
 def _expm_vjp(g: Node, out: Node, a: Node) -> Node:

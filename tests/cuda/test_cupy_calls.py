@@ -102,6 +102,18 @@ def test_packed_as_on_the_cpu(stand_in, name, dtype):
     np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance * scale)
 
 
+def test_exponentials_of_triangular_matrices(stand_in):
+    below = np.array([[[1.0, 0], [1e8, -1]], [[-700, 0], [1e5, 0.5]]])
+    p, q, r = below[:, 0, 0], below[:, 1, 0], below[:, 1, 1]
+    expected = np.zeros((2, 2, 2))
+    expected[:, 0, 0], expected[:, 1, 1] = np.exp(p), np.exp(r)
+    expected[:, 1, 0] = q * (np.exp(p) - np.exp(r)) / (p - r)
+    found = run(node_of("expm", below), below)
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    above = below.mT.copy()
+    np.testing.assert_allclose(run(node_of("expm", above), above), expected.mT, rtol=1e-13)
+
+
 @pytest.mark.parametrize("name", ["fft", "rfft", "irfft"])
 @pytest.mark.parametrize("single", [False, True])
 def test_transforms(stand_in, name, single):

@@ -297,6 +297,26 @@ def test_exponential():
     assert np.isnan(np.asarray(ng.linalg.expm(np.full((2, 2), np.inf)))).all()
 
 
+def test_exponentials_of_triangular_matrices_keep_their_digits():
+    """Also where what is off the diagonal is far larger: the closed form of two rows."""
+    for p, q, r in ((1.0, 1e8, -1.0), (-1e3, 1e5, -0.5), (0.25j, 1e6, -1.0), (700.0, 1.0, 0.0)):
+        both = np.exp(p), np.exp(r)
+        expected = np.array([[both[0], q * (both[0] - both[1]) / (p - r)], [0, both[1]]])
+        a = np.array([[p, q], [0, r]])
+        for found in (ng.linalg.expm(a), ng.linalg.expm(a.T).mT):
+            np.testing.assert_allclose(found, expected, rtol=3e-13)
+
+
+def test_a_large_gradient_of_the_exponential_is_as_exact_as_a_small_one():
+    def loss(a, size):
+        return (size * ng.linalg.expm(a).real).sum()
+
+    for a in (REAL[2, 3, 3], COMPLEX[3, 3]):
+        expected = ng.grad(loss)(a, 1.0).numpy()
+        for size in (1e-9, 1e9, 1e150):
+            check(ng.grad(loss)(a, size).numpy() / size, expected)
+
+
 # Derivatives
 
 

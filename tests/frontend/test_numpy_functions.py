@@ -442,6 +442,10 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
         lambda m, x, y: m.isclose(x, y),
         (np.array([1.0, np.inf, np.nan, 0]), np.array([1 + 1e-9, np.inf, np.nan, 1e-7])),
     ),
+    (
+        lambda m, x, bound: m.isclose(x, 0, rtol=0.1, atol=bound),
+        (np.float32([1, 2]), np.array([[1 - 2**-53], [3]])),
+    ),
     (lambda m, x, y: m.matmul(x, y), (X, N[0].T)),
     (lambda m, x, y: m.matmul(x, y), (X, N[0, 0])),
     (lambda m, x, y: m.matmul(x, y), (X[0, 0], X[0].T)),

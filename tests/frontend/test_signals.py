@@ -82,6 +82,10 @@ def test_interp_is_numpys(numpy_engine):
     steps = np.array([0.0, 1.0, 1.0, 2.0]), np.array([0.0, 1.0, 5.0, 6.0])
     same(ng.interp([0.5, 1.0, 1.5], *steps), np.interp([0.5, 1.0, 1.5], *steps))
     assert ng.interp(np.zeros((0, 2)), PLACES, VALUES).shape == (0, 2)
+    for values in ([0.0, 2, np.inf, 4], [-np.inf, 2, np.nan, 4], [0, 0, 2.5, 2.5]):
+        for places in ([1, 2, 3, 4], [-np.inf, 1, 2.5, np.inf]):
+            at = np.array([-5, 1, 2, 2.5, 3, 4, 1e9])
+            same(ng.interp(at, places, values), np.interp(at, places, values))
 
 
 def test_gradient_of_interp_at_and_beyond_points():
@@ -123,6 +127,11 @@ def test_histogram_is_numpys(dtype):
         expected = np.histogram(x, **arguments)
         for ours, theirs in zip(np.histogram(ng.tensor(x), **arguments), expected, strict=True):
             same(ours, theirs, 1e-12)
+    ends = np.float32([-2, 1.1])
+    for ours, theirs in zip(
+        ng.histogram(x, 2, ng.tensor(ends)), np.histogram(x, 2, ends), strict=True
+    ):
+        same(ours, theirs)
     if dtype == "float64":
         counts, edges = np.histogram(x, "auto")
         same(ng.histogram(x, "auto")[0], counts)
@@ -184,6 +193,7 @@ def test_bincount_is_numpys():
     for arguments in ({}, {"weights": weights}, {"minlength": 12}, {"weights": [1, 2, 3, 4, 5]}):
         same(np.bincount(ng.tensor(x), **arguments), np.bincount(x, **arguments))
     same(ng.bincount(x.astype(np.uint8)), np.bincount(x.astype(np.uint8)))
+    same(ng.bincount(x.astype(np.uint64)), np.bincount(x.astype(np.uint64)))
     same(ng.bincount(x[:0], minlength=2), np.bincount(x[:0], minlength=2))
     same(ng.bincount(x[:0]), np.bincount(x[:0]))
 

@@ -127,6 +127,30 @@ def test_weights_of_quantiles(name, axis):
             np.testing.assert_array_equal(getattr(ng, name)(x, q, **kwargs), expected)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_weighted_quantiles_compare_in_the_dtype_of_q(dtype):
+    x, weights = np.array([15, 20, 35, 40, 50], dtype), np.ones(5, np.float32)
+    for q in (0.4, 1, np.float32(0.4), np.array([0.2, 0.4, 0.6], np.float16)):
+        kwargs = {"weights": weights, "method": "inverted_cdf"}
+        np.testing.assert_array_equal(ng.quantile(x, q, **kwargs), np.quantile(x, q, **kwargs))
+
+
+@pytest.mark.parametrize("q", [1, [0, 1], np.array([True, False])])
+@pytest.mark.parametrize("name", ["quantile", "nanquantile", "percentile"])
+def test_integer_quantiles_are_elements(name, q):
+    for x in (np.arange(3), np.arange(3, dtype=np.float32)):
+        found, expected = getattr(ng, name)(x, q), getattr(np, name)(x, q)
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == expected.dtype
+
+
+def test_a_complex_dtype_that_is_asked_for_is_that_of_the_variance():
+    for x in (X, X * 1j):
+        found, expected = ng.var(x, dtype=complex), np.var(x, dtype=complex)
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+        assert found.dtype == expected.dtype
+
+
 def test_only_nan():
     x = np.full((2, 3), np.nan)
     for f in (ng.nanmean, ng.nanvar, ng.nanstd, ng.nanmax, ng.nanmin, ng.nanmedian):
@@ -164,6 +188,7 @@ def test_the_derivative_of_sinc_at_zero():
         (lambda x: ng.cov(x, fweights=[1, 2]), ValueError, "one weight for each observation"),
         (lambda x: ng.gradient(x[:1]), ValueError, "edge_order=1 needs 2 elements along axis 0"),
         (lambda x: ng.gradient(x, 1.0, 2.0), TypeError, "one for each axis"),
+        (lambda x: ng.gradient(x * x[:, None], x), TypeError, "one for each axis"),
         (lambda x: ng.gradient(x, [1.0, 2.0]), ValueError, "have another length"),
         (lambda x: ng.cross(x[:1], x[:1]), ValueError, "cross: needs two or three"),
         (lambda x: ng.linalg.cross(x[:2], x[:2]), ValueError, "linalg.cross: needs three comp"),

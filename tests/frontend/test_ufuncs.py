@@ -228,6 +228,8 @@ def test_dtype_chooses_the_loop():
     with pytest.raises(DTypeError, match=r"(?s)add: no loop for these dtypes.*dtype +: int64"):
         np.add(ng.tensor(y), y, dtype=int)
     same_bits(np.add(ng.tensor(y), 1, dtype=int, casting="unsafe"), np.add(x * 0, 1))
+    with pytest.raises(DTypeError, match="no loop for these dtypes"):
+        np.add(ng.tensor(y), x, casting="equiv")
 
 
 def test_where_and_out_are_refused():

@@ -227,6 +227,31 @@ def test_vjp_matches_central_differences(op, engine):
             )
 
 
+@pytest.mark.parametrize(
+    "op", [op for op in DIFFERENTIABLE if op.family == "library"], ids=lambda op: op.name
+)
+def test_gradients_are_linear_in_what_arrives(op):
+    """Also where that is large: the digits of operands do not drown in it."""
+    rng = np.random.default_rng(7)
+    cases = []
+    for number, arrays, params, out in differentiable_examples(op):
+        g = random_like(rng, out)
+        both = (g, np.asarray(g * 2.0**40))
+        own = [gradients_at(op, params, arrays, of_size)[2] for of_size in both]
+        cases.append((number, list(zip(*own, strict=True))))
+    evaluate([gx for _, pairs in cases for pair in pairs for gx in pair if gx is not None])
+    for number, pairs in cases:
+        for small, large in pairs:
+            if small is not None:
+                np.testing.assert_allclose(
+                    large.value / 2.0**40,
+                    small.value,
+                    rtol=1e-9,
+                    atol=1e-12 * np.abs(small.value).max(initial=0),
+                    err_msg=f"example {number}",
+                )
+
+
 @pytest.mark.thorough(but="reference|native-(multiply|power|sum|gather)$")
 @pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
 def test_vjp_of_vjp_matches_central_differences(op, engine):

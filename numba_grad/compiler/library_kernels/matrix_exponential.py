@@ -22,9 +22,15 @@ def expm_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     Higham, The scaling and squaring method for the matrix exponential revisited, SIAM J. Matrix
     Anal. Appl. 26 (2005): degree 3, 5, 7, 9 or 13 by the 1-norm, and by powers of two if even 13
     does not do. LAPACK sees a^T, whose exponential is the transpose of ours.
+
+    Of a triangular matrix the zeros stay zeros, and the diagonal is that of exponentials: rounding
+    errors there would grow with the other elements, which may be far larger, at each squaring.
     """
     name, real = dtype.name, real_name(dtype)
     matrix = (n * n, name)
+    exponential = "exp(x)"
+    if dtype.kind == "c":
+        exponential = "make_complex(exp(x.real) * cos(x.imag), exp(x.real) * sin(x.imag))"
     product = "as_it_is_at, as_it_is_at, n_at, n_at, n_at, one_at"
     return stack_call(
         count=count if n else 0,
@@ -52,13 +58,20 @@ def expm_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
 start = matrix * n * n
 poison = {real}(0)
 norm = float64(0)
+above = float64(0)
+below = float64(0)
 for i in range(n):
     total = float64(0)
     for j in range(n):
         x = a[start + i * n + j]
         poison += {less_itself(dtype)}
         total += absolute(x)
+        if i < j:
+            above += absolute(x)
+        if i > j:
+            below += absolute(x)
     norm = max(norm, total)
+is_triangular = min(above, below) == 0
 if not (poison == 0):
     for i in range(n * n):
         out[start + i] = poison
@@ -104,10 +117,22 @@ for i in range(n * n):
 result_at = out_at + start * {dtype.itemsize}
 call(getrf, n_at, n_at, squared_at, n_at, pivots_at, info_at)
 call(getrs, as_it_is_at, n_at, n_at, squared_at, n_at, pivots_at, result_at, n_at, info_at, 1)
+if is_triangular:
+    for i in range(n):
+        for j in range(n):
+            if (i < j and above == 0) or (i > j and below == 0):
+                out[start + i * n + j] = 0
+        x = a[start + i * (n + 1)] * {name}(scale)
+        out[start + i * (n + 1)] = {exponential}
 for number in range(squarings):
     for i in range(n * n):
         powers[i] = out[start + i]
     call(gemm, {product}, powers_at, n_at, powers_at, n_at, zero_at, result_at, n_at, 1, 1)
+    if is_triangular:
+        scale = scale * 2
+        for i in range(n):
+            x = a[start + i * (n + 1)] * {name}(scale)
+            out[start + i * (n + 1)] = {exponential}
 """,
     )
 

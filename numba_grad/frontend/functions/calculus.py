@@ -79,7 +79,7 @@ def gradient(
         else tuple([normalize_axis("gradient", k, len(node.shape)) for k in _several(given)])
     )
     widths: tuple[ArrayLike, ...] = spacing or (1.0,)
-    if len(widths) == 1:
+    if len(widths) == 1 and _is_number(widths[0]):
         widths *= len(axes)
     if len(widths) != len(axes):
         got: dict[str, object] = {"f": node.type, "axes": axes, "spacings": len(spacing)}

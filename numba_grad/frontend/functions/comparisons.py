@@ -13,8 +13,8 @@ __all__ = ["allclose", "array_equal", "array_equiv"]
 def allclose(
     x1: ArrayLike,
     x2: ArrayLike,
-    rtol: float = 1e-05,
-    atol: float = 1e-08,
+    rtol: ArrayLike = 1e-05,
+    atol: ArrayLike = 1e-08,
     equal_nan: bool = False,
 ) -> bool:
     """Whether |x1 - x2| <= atol + rtol * |x2| everywhere; see `isclose`."""

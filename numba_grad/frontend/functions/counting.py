@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.dtypes import FLOAT64, INT64, can_cast, promoted
+from numba_grad.dtypes import FLOAT64, INT64, promoted
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.functions.elementwise import where
 from numba_grad.frontend.functions.joining import unstack
@@ -69,7 +69,7 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
     """
     node = as_node(x)
     got: dict[str, object] = {"x": node.type}
-    if not can_cast(node.dtype, INT64, "safe"):
+    if node.dtype.kind not in "biu":
         raise DTypeError(explain("bincount", "x must be of integers", got=got, fix="x.astype(int)"))
     if len(node.shape) != 1:
         raise ShapeError(explain("bincount", "x must be 1-d", got=got, fix="x.ravel()"))
@@ -280,7 +280,7 @@ def _edges(x: Node, bins: Bins, ends: Range | None, weights: Node | None) -> Nod
         if value.dtype.kind == "b":
             value = value.astype(np.uint8)
         if ends is not None:
-            low, high = [end if node_of(end) is None else float(end) for end in ends]
+            low, high = map(_known_end, ends)
             ends = (low, high)
         own = None if weights is None or not is_name else value_of(weights, "histogram").ravel()
         return constant_beside(x, np.histogram_bin_edges(value, number, ends, own))
@@ -291,6 +291,12 @@ def _edges(x: Node, bins: Bins, ends: Range | None, weights: Node | None) -> Nod
     if not is_traced(edges) and (np.diff(value_of(edges).astype(float)) < 0).any():
         raise ValueError(explain("histogram", "edges must increase", got=got, fix="np.sort(bins)"))
     return edges
+
+
+def _known_end(end: Any) -> Any:
+    """A number of the dtype of `end`, on which the dtype of the edges depends."""
+    node = node_of(end)
+    return end if node is None else value_of(node, "histogram")[()]
 
 
 def _edges_between_extremes(x: Node, bins: int) -> Node:

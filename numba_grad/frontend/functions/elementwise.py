@@ -789,21 +789,18 @@ def nan_to_num(
 def isclose(
     x1: ArrayLike,
     x2: ArrayLike,
-    rtol: float = 1e-05,
-    atol: float = 1e-08,
+    rtol: ArrayLike = 1e-05,
+    atol: ArrayLike = 1e-08,
     equal_nan: bool = False,
 ) -> "Tensor":
     """Whether |x1 - x2| <= atol + rtol * |x2|, element by element; infinities equal themselves."""
     x, y = operands(np.divide, (x1, x2))
-    difference, size = OPS["absolute"](x - y), OPS["absolute"](y)
-    dtype = size.dtype
-    bound = scalar_leaf(atol, dtype) + scalar_leaf(rtol, dtype) * size
-    is_near = OPS["logical_and"](OPS["less_equal"](difference, bound), OPS["isfinite"](y))
-    result = OPS["logical_or"](is_near, OPS["equal"](x, y))
+    bound = atol + rtol * wrap(OPS["absolute"](y))
+    is_near = (wrap(OPS["absolute"](x - y)) <= bound) & wrap(OPS["isfinite"](y))
+    result = is_near | wrap(OPS["equal"](x, y))
     if equal_nan:
-        both = OPS["logical_and"](OPS["isnan"](x), OPS["isnan"](y))
-        result = OPS["logical_or"](result, both)
-    return wrap(result)
+        result = result | wrap(OPS["logical_and"](OPS["isnan"](x), OPS["isnan"](y)))
+    return result
 
 
 # NumPy's other names for the same functions.

@@ -63,7 +63,8 @@ def quantile(
 ) -> "Tensor":
     """The value below which a part `q` of the elements over `axis` lies; nan if there is a nan.
 
-    `method` is any of NumPy's; those whose result is an element keep its dtype. Gradients flow to
+    `method` is any of NumPy's; those whose result is an element keep its dtype, as "linear" does
+    where `q` is an integer. Gradients flow to
     the elements next to it, by their part in it, also where they are equal, and to `q` where the
     method interpolates. Axes of `q` come first in the result.
 
@@ -160,11 +161,13 @@ def _quantile(
     if x.dtype.kind == "c" and not operation.endswith("median"):
         problem = "not defined for complex numbers, which have no order between two of them"
         raise TypeError(explain(operation, problem, got={"x": x.type}, fix="x.real, x.imag"))
+    if method == "linear" and operation.endswith("quantile") and as_node(q).dtype.kind in "biu":
+        method = "lower"  # 0 and 1: elements
     quantiles = _fractions(q, x, operation)
     axes = normalize_axes(operation, axis, len(x.shape))
     if not reductions.count(x, axes, operation):
-        if operation in ("median", "nanmedian"):
-            return _median_of_nothing(x, axes, keepdims)
+        if operation == "median" or operation.startswith("nan"):
+            return _mean_of_nothing(x, axes, keepdims)
         problem = "no elements along the axis"
         raise IndexError(explain(operation, problem, got={"x": x.type, "axis": axes}))
     dtype = x.dtype if is_inexact(x.dtype) else FLOAT64
@@ -180,7 +183,7 @@ def _quantile(
     else:
         weight = cast(_weights(as_node(weights), x, axes, method, operation), FLOAT64)
         weight = taken_along(weight, order, last, checked=False)
-        result = _of_weighted_rows(rows, flat, weight)
+        result = _of_weighted_rows(rows, reshape(quantiles, flat.shape), weight)
     if not operation.startswith("nan") and is_inexact(rows.dtype):
         greatest = wrap(rows)[..., -1:]._node
         result = OPS["where"](OPS["isnan"](greatest), cast(greatest, result.dtype), result)
@@ -197,7 +200,7 @@ def _quantile(
     return wrap(result)
 
 
-def _median_of_nothing(x: Node, axes: tuple[int, ...], keepdims: bool) -> "Tensor":
+def _mean_of_nothing(x: Node, axes: tuple[int, ...], keepdims: bool) -> "Tensor":
     """nan with a warning, as the mean of nothing."""
     warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=4)
     shape = tuple([n for k, n in enumerate(x.shape) if k not in axes])
@@ -299,10 +302,11 @@ def _of_weighted_rows(rows: Node, q: Node, weights: Node) -> Node:
     """The first elements up to which the sum of weights reaches the part q of all of it."""
     last = len(rows.shape) - 1
     sums = OPS["cumsum"](weights, axis=last, reverse=False)
-    part = OPS["divide"](sums, wrap(sums)[..., -1:]._node)
+    # In the dtype of q, or 0.4 of float32 would lie above two of five.
+    part = cast(OPS["divide"](sums, wrap(sums)[..., -1:]._node), q.dtype)
     # What has no weight is no minimum.
-    part = OPS["where"](OPS["equal"](part, full(0, (), FLOAT64)), full(-1, (), FLOAT64), part)
-    below = OPS["less"](reshape(part, (*part.shape, 1)), reshape(cast(q, FLOAT64), (q.type.size,)))
+    part = OPS["where"](OPS["equal"](part, full(0, (), q.dtype)), full(-1, (), q.dtype), part)
+    below = OPS["less"](reshape(part, (*part.shape, 1)), q)
     number = OPS["sum"](cast(below, INT64), axes=(last,))
     number = OPS["minimum"](number, as_node(rows.shape[-1] - 1))
     return taken_along(rows, number, last, checked=False)

@@ -468,7 +468,7 @@ def _variance(
         middle = cast(as_node(center), computing)
     distances = _chosen(operation, OPS["subtract"](x, middle), where, 0)
     squares = squared_magnitude(distances)
-    if result.kind == "c":
+    if result.kind == "c" and wanted is None:
         result = squares.dtype
     total = reduced("sum", squares, axis, keepdims, operation)
     divisor = _number(operation, x, axis, keepdims, where, total.dtype)

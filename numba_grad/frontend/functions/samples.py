@@ -199,10 +199,16 @@ def _on_lines(at: Node, places: Node, values: Node, is_inside: Node) -> Node:
         OPS["gather"](z, k, checked=False) for z in (places, values) for k in (index, index + one)
     )
     # Selected first, so that neither 0 / 0 nor infinity is in a gradient.
+    zero = full(0, (), FLOAT64)
     width = OPS["where"](is_inside, x1 - x0, full(1, (), FLOAT64))
-    distance = OPS["where"](is_inside, at - x0, full(0, (), FLOAT64))
+    starts_at_infinity = OPS["isinf"](x0)
+    start, value = (OPS["where"](starts_at_infinity, b, a) for a, b in ((x0, x1), (y0, y1)))
+    distance = OPS["where"](is_inside, at - start, zero)
     slope = OPS["divide"](y1 - y0, cast(width, values.dtype))
-    return slope * cast(distance, values.dtype) + y0
+    # At a point itself its neighbour does not count, also where it is infinite.
+    counts = OPS["logical_or"](OPS["isfinite"](slope), OPS["not_equal"](distance, zero))
+    slope = OPS["where"](counts, slope, full(0, (), values.dtype))
+    return slope * cast(distance, values.dtype) + value
 
 
 # Differences

@@ -391,9 +391,22 @@ def _expm(s: _Situation, out: Any, a: Any) -> None:
     even = six @ (c[12] * six + c[10] * four + c[8] * two)
     even = even + c[6] * six + c[4] * four + c[2] * two + c[0] * one
     result = xp.linalg.solve(even - odd, even + odd)
+    # Of a triangular matrix zeros and exponentials, as on the CPU.
+    below = xp.tri(n, k=-1, dtype=bool)
+    has_below, has_above = ((a != 0)[:, side].any(-1)[:, None, None] for side in (below, below.T))
+    result = xp.where((below & ~has_below) | (below.T & ~has_above), 0, result)
+    is_known = xp.eye(n, dtype=bool) & ~(has_below & has_above)
+    known = xp.where(is_known, a, 0)
+
+    def with_diagonal(result: Any, squarings: Any) -> Any:
+        halved = known * xp.exp2(-squarings)[:, None, None].astype(a.dtype)
+        return xp.where(is_known, xp.exp(halved), result)
+
+    result = with_diagonal(result, squarings)
     for number in range(int(squarings.max())):
         is_more = (squarings > number)[:, None, None]
-        result = xp.where(is_more, result @ result, result)
+        squared = with_diagonal(result @ result, xp.maximum(squarings - number - 1, 0))
+        result = xp.where(is_more, squared, result)
     out[...] = xp.where(is_bad[..., None, None], np.nan, result.reshape(out.shape))
 
 

@@ -21,6 +21,13 @@ def batched_gradients_of_several_outputs(lib):
 
 
 @scenario
+def batched_gradients_of_integers(lib):
+    x = variable(lib)
+    v, w = lib.tensor(np.arange(6).reshape(2, 3)), lib.tensor(np.arange(2))
+    return lib.autograd.grad([x * x, x.sum()], x, [v, w], is_grads_batched=True)
+
+
+@scenario
 def batched_gradients_with_create_graph(lib):
     x = variable(lib)
     v = lib.tensor(np.arange(6.0).reshape(2, 3), requires_grad=True)
