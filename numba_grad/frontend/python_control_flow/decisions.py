@@ -14,7 +14,11 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import ShapeError, TracingError
-from numba_grad.frontend.inputs.tracing import current
+from numba_grad.frontend.inputs.tracing import (
+    RaisesForCertain,
+    note_raised,
+    raised_so_far,
+)
 from numba_grad.frontend.python_control_flow.branches import both, branch, chosen
 from numba_grad.frontend.python_control_flow.flattened_values import Part
 from numba_grad.frontend.python_control_flow.loops import (
@@ -120,51 +124,20 @@ class Decisions:
         """A condition of what cannot be an operation."""
         if not _is_undecided(condition):
             return condition
-        site = self._sites[number]
-        if site.kind == "assert":
-            if not site.obstacle:
-                self.say_raised()
-            raise TracingError(
-                site.explain(
-                    "what is asserted is known at run time only",
-                    fix="return the condition, and assert it outside of the jitted function",
-                )
-            )
-        raise refused(site)
+        raise refused(self._sites[number])
 
-    def before_raise(self, number: int, may_be_said: bool) -> None:
-        """Called before a `raise` inside of a loop or branch."""
-        if innermost_site() is not None:
-            if may_be_said:
-                self.say_raised()
-            raise self._undecided_raise(number)
+    def asserted(self, number: int, condition: Any) -> Any:
+        """The condition of an `assert`."""
+        if not _is_undecided(condition):
+            return condition
+        note_raised(OPS["logical_not"](condition_node(self._sites[number], condition)))
+        return True
 
-    def say_raised(self) -> None:
-        """Have the function traced again, rewritten so that it says whether it raises."""
-        raise NotImplementedError
-
-    def is_known_to_raise(self) -> bool:
-        """Called where a function that says so comes to a `raise`."""
-        return innermost_site() is None
-
-    def after_raises(self, number: int, is_raised: Any) -> None:
-        """Called at the end of such a function."""
-        if is_raised is False:
-            return
-        if innermost_site() is not None or current.trace is None:
-            raise self._undecided_raise(number)
-        current.trace.raised.append(condition_node(self._sites[number], is_raised))
-
-    def _undecided_raise(self, number: int) -> TracingError:
-        around = innermost_site()
-        return TracingError(
-            self._sites[number].explain(
-                "whether to raise this is known at run time only",
-                got={} if around is None else {"decided by": around.place},
-                fix="np.nan as a result; or return the condition, and raise outside of the jitted "
-                "function",
-            )
-        )
+    def before_raise(self) -> None:
+        """Called before a `raise`: an exception where values decide whether Python comes to it, or
+        whether there was another one, is raised by Python's own run of the function."""
+        if innermost_site() is not None or raised_so_far():
+            raise RaisesForCertain
 
     def is_known_to_hold(self, *flags: Any) -> bool:
         """Whether one of these flags is set for certain."""
