@@ -117,7 +117,7 @@ def _record_branch(
         for name in outputs:
             if contents_of(variables.cells[name]) is not given[name]:
                 replaced.add(name)
-        found = {name: variables.value(name) for name in outputs}
+        found = {name: variables.value_after(name) for name in outputs}
         return found | {_former(name): taken_apart(given[name]) for name in arrays}
 
     choice = _Choice(site, ("without it", "after it"))
