@@ -44,8 +44,6 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "!=": operator.ne,
     "is": operator.is_,
     "is not": operator.is_not,
-    "in": lambda x, y: x in y,
-    "not in": lambda x, y: x not in y,
 }
 
 
@@ -206,14 +204,29 @@ class Decisions:
             return not x
         return handle_like(True, OPS["logical_not"](condition_node(self._sites[number], x)))
 
+    def _contains(self, number: int, item: Any, items: Any) -> Any:
+        """`item in items`"""
+        if isinstance(items, (np.ndarray, Tensor)):
+            found = items == item
+            return found.any() if isinstance(found, Tensor) else item in items
+        is_pythons = isinstance(items, (tuple, list, set, frozenset, dict))
+        if not is_pythons or not any(map(_is_undecided, (item, *items))):
+            return item in items
+        return self.any_or_all(number, any, [x is item or x == item for x in items])
+
     def comparisons(self, number: int, symbols: str, *operands: Part) -> Any:
         """`operands[0]() < operands[1]() < ...`, each computed once. `symbols`: "<,<"."""
-        operators = [_OPERATORS[symbol] for symbol in symbols.split(",")]
+        operators = {
+            **_OPERATORS,
+            "in": lambda x, y: self._contains(number, x, y),
+            "not in": lambda x, y: self.not_(number, self._contains(number, x, y)),
+        }
+        chain = [operators[symbol] for symbol in symbols.split(",")]
 
         def compared(k: int, left: Any) -> Any:
             right = operands[k + 1]()
-            result = operators[k](left, right)
-            if k + 1 == len(operators):
+            result = chain[k](left, right)
+            if k + 1 == len(chain):
                 return result
             return self.and_(number, result, lambda: compared(k + 1, right))
 

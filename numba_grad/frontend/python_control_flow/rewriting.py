@@ -533,10 +533,11 @@ class _Function(ast.NodeTransformer):
         return self._call(node, "not_", [self._context.add("not", node), node.operand])
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        if len(node.ops) == 1 or _cannot_move(node.left, *node.comparators):
+        is_plain = len(node.ops) == 1 and not isinstance(node.ops[0], ast.In | ast.NotIn)
+        if is_plain or _cannot_move(node.left, *node.comparators):
             self.generic_visit(node)
             return node
-        site = self._context.add("and", node)
+        site = self._context.add("in" if len(node.ops) == 1 else "and", node)
         symbols = ast.Constant(",".join([_COMPARISONS[type(op)] for op in node.ops]))
         operands = [self._delayed(x) for x in (node.left, *node.comparators)]
         return self._call(node, "comparisons", [site, symbols, *operands])
