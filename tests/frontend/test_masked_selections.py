@@ -411,6 +411,20 @@ def test_size_is_a_number() -> None:
     assert got.dtype == x.dtype
 
 
+def test_the_place_of_an_extreme_is_one_of_the_selected() -> None:
+    def f(x: Any) -> Any:
+        v = x[x > -3]
+        return np.argmax(v), v.argmin(), v[np.argmax(v)], np.nanmedian(x[x != 2])
+
+    jitted = ng.jit(f)
+    infinite = np.array([-np.inf, 1.0, -np.inf, 2.0])
+    for x in (np.array([-4.0, 1.0, 3.0, 3.0]), np.array([np.nan, 2.0, -7.0, -2.0]), infinite):
+        for found, expected in zip(jitted(x), f(x), strict=True):
+            _close(found, expected)
+    lowest = ng.jit(lambda x: np.argmax(x[x < 0]))
+    assert lowest(infinite) == 0 and lowest(infinite[::-1].copy()) == 0
+
+
 def test_each_step_of_a_loop_looks_for_what_is_traced_in_its_past_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -71,6 +71,7 @@ _QUANTILES = {
     "quantile": order_statistics.nanquantile,
     "percentile": order_statistics.nanpercentile,
 }
+_QUANTILES |= {x.__name__: x for x in [*_QUANTILES.values()]}
 # Of two expressions that may be the same mask, so many operations are compared.
 _MOST_COMPARED = 64
 # Masks that were found to be traced.
@@ -152,6 +153,8 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
                 k: v for k, v in named.items() if v is not parameters[k].default and v is not self
             }
             return self._of_all(function, named.pop("axis", None), named)
+        if name in ("argmax", "argmin") and args == (self,) and not kwargs and self.ndim == 1:
+            return self._place_of_extreme(function)
         parameters = _parameters(function)
         if ("where" in parameters or name == "count_nonzero") and args and args[0] is self:
             given = dict(zip(parameters, args, strict=False)) | kwargs
@@ -209,10 +212,19 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
             self._refuse(name)
         x = self if is_inexact(self.dtype) else self.astype(np.float64)
         result = _QUANTILES[name](x._in_one_axis(np.nan), axis=axis, **kwargs)
+        if name == _QUANTILES[name].__name__:
+            return result
         is_nan = elementwise.isnan(x).any(axis=axis, keepdims=kwargs.get("keepdims", False))
         return wrap(OPS["where"](is_nan._node, full(np.nan, (), result.dtype), result._node))
 
-    def _in_one_axis(self, rest: float) -> "Tensor":
+    def _place_of_extreme(self, function: Function) -> "Tensor":
+        """Among the elements that are selected; 0 of none, where NumPy raises an error."""
+        neutral = reductions.neutral_of(function.__name__.removeprefix("arg"), self.dtype)
+        place = function(self._in_one_axis(neutral))
+        mask = wrap(self._region.condition(self._elements.device)).reshape(-1)
+        return elementwise.maximum(scans.cumsum(mask)[place] - 1, 0)
+
+    def _in_one_axis(self, rest: complex) -> "Tensor":
         """The elements, with one axis for those of the mask, and `rest` where it is false."""
         x = self._elements
         condition = self._region.condition(x.device)
@@ -441,7 +453,7 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
                 got={"x[mask]": self, **(got or {})},
                 expected="functions element by element of x[mask], of numbers and of y[mask] with "
                 "the same mask; x[mask] = ... of those; sum, prod, mean, var, std, min, max, any, "
-                "all, median, norm and count_nonzero; its columns, and one element of it",
+                "all, median, norm, argmax and count_nonzero; its columns, and one element of it",
                 fix="v[mask] in place of an array v of the shape of x; ng.where(mask, x, 0) in "
                 "place of x[mask]; np.count_nonzero(mask) in place of len(x[mask]); "
                 "np.argmax(mask), the first place where it is true",
