@@ -453,7 +453,7 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
                 got={"x[mask]": self, **(got or {})},
                 expected="functions element by element of x[mask], of numbers and of y[mask] with "
                 "the same mask; x[mask] = ... of those; sum, prod, mean, var, std, min, max, any, "
-                "all, median, norm, argmax and count_nonzero; its columns, and one element of it",
+                "all, argmax, median, norm and count_nonzero; its columns, one element",
                 fix="v[mask] in place of an array v of the shape of x; ng.where(mask, x, 0) in "
                 "place of x[mask]; np.count_nonzero(mask) in place of len(x[mask]); "
                 "np.argmax(mask), the first place where it is true",
