@@ -11,7 +11,7 @@ import numba_grad as ng
 import numba_grad.numpy as tensor_numpy
 from numba_grad.errors import DTypeError, TracingError
 from numba_grad.frontend.inputs.arrays import wrap
-from numba_grad.frontend.tensors import masked_selections
+from numba_grad.graph import walk
 from numba_grad.graph.node import Node, argument
 from numba_grad.graph.types import array_type
 from numba_grad.graph.walk import value_inputs
@@ -435,7 +435,7 @@ def test_each_step_of_a_loop_looks_for_what_is_traced_in_its_past_alone(
         looks += 1
         return value_inputs(node)
 
-    monkeypatch.setattr(masked_selections, "value_inputs", counted)
+    monkeypatch.setattr(walk, "value_inputs", counted)
     x = wrap(argument(array_type((3,), np.dtype(float))))
     for _ in range(100):
         r = x * x - 0.5

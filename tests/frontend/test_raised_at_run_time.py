@@ -362,3 +362,16 @@ def test_bodies_of_ones_own_and_a_try_around_a_branch_cannot():
 
     with pytest.raises(TracingError, match="try around it"):
         ng.jit(caught, control_flow=True)(1.0)
+
+
+def test_steps_of_a_long_loop_that_may_raise_are_a_loop():
+    def walk(x):
+        for _ in range(300):
+            x = x * 0.99 + 0.01 * np.sin(x)
+            if np.any(x < -5):
+                raise ValueError("below")
+        return x.sum()
+
+    as_in_python(walk, (np.ones(3),), (np.full(3, -6.0),))
+    graph = ng.jit(walk, control_flow=True).lower(np.ones(3)).graph
+    assert len(graph.splitlines()) < 60

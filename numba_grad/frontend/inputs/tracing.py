@@ -291,7 +291,9 @@ def note_raised(condition: Node) -> bool:
     """Say that an exception is raised where this holds; False if nothing is traced."""
     if not _raised.scopes:
         return False
-    _raised.scopes[-1].append(condition)
+    # One boolean that is carried on: so steps that may raise an exception are a loop, too.
+    scope = _raised.scopes[-1]
+    scope[:] = [any_of([*scope, condition])]
     return True
 
 

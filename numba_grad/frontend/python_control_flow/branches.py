@@ -120,26 +120,12 @@ def _record_branch(
         found = {name: variables.value_after(name) for name in outputs}
         return found | {_former(name): taken_apart(given[name]) for name in arrays}
 
-    def first_side() -> dict[str, FlattenedValue]:
-        try:
-            return side(body)
-        except RaisesForCertain:
-            if orelse is None:
-                raise _RaisesOrNothing from None
-            raise
-
     choice = _Choice(site, ("without it", "after it"))
-    results = None
     try:
-        results = choice.made(condition, first_side, lambda: side(orelse))
+        results = choice.made(condition, lambda: side(body), lambda: side(orelse))
         variables.check_around()
-    except _RaisesOrNothing:
-        note_raised(condition_node(site, condition))
     finally:
         variables.restore()
-    if results is None:
-        variables.put_back()
-        return
     for name in arrays:
         variables.finish(name, results[_former(name)], is_same=True)
     for name in variables.names:
@@ -147,10 +133,6 @@ def _record_branch(
             variables.finish(name, results[name], is_same=name not in replaced)
         else:
             variables.forget(name)
-
-
-class _RaisesOrNothing(Exception):
-    """No error: a branch raises an exception, or else does nothing, and so is no operation."""
 
 
 def _former(name: str) -> str:

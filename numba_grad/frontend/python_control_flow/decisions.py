@@ -31,7 +31,7 @@ from numba_grad.frontend.python_control_flow.sites import Site
 from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS
-from numba_grad.graph.walk import is_traced
+from numba_grad.graph.walk import is_traced_nearby
 from numba_grad.ops.families import cast
 
 _ENDLESS = 2**62  # steps
@@ -130,6 +130,13 @@ class Decisions:
             return condition
         note_raised(OPS["logical_not"](condition_node(self._sites[number], condition)))
         return True
+
+    def raises(self, number: int, condition: Any) -> Any:
+        """The condition of a branch that is but a `raise`, and so is no operation."""
+        if not _is_undecided(condition):
+            return condition
+        note_raised(condition_node(self._sites[number], condition))
+        return False
 
     def before_raise(self) -> None:
         """Called before a `raise`: an exception where values decide whether Python comes to it, or
@@ -238,7 +245,7 @@ def _giving(x: Any) -> Part:
 
 
 def _is_undecided(condition: Any) -> bool:
-    return isinstance(condition, Tensor) and is_traced(condition._node)
+    return isinstance(condition, Tensor) and is_traced_nearby(condition._node)
 
 
 def _usable(site: Site) -> Site:

@@ -323,6 +323,11 @@ class _Function(ast.NodeTransformer):
             return node
         if self._stays:
             return self._with_plain_test(node, "if")
+        if isinstance(node.body[0], ast.Raise) and not (node.orelse or self._obstacle):
+            site = self._context.add("if", node)
+            node.test = self._call(node.test, "raises", [site, self.visit(node.test)])
+            node.body = self._block(node.body[:1])
+            return node
         names = self._names(node, [*node.body, *node.orelse])
         returns = getattr(node, "returns", (False, False))
         site = self._context.add("if", node, returns=returns, **names)

@@ -20,8 +20,6 @@ All else needs the number, which is a shape, and is a TracingError.
 
 import functools
 import inspect
-import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -46,7 +44,7 @@ from numba_grad.frontend.tensors.operators import write_result
 from numba_grad.frontend.tensors.ufunc_calls import call_of, without_defaults
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import reduced_axes
-from numba_grad.graph.walk import stands_for_a_value, value_inputs
+from numba_grad.graph.walk import is_traced_nearby
 from numba_grad.ops.families import cast, full
 from numba_grad.ops.index_expressions import (
     MaskedRegion,
@@ -74,8 +72,6 @@ _QUANTILES = {
 _QUANTILES |= {x.__name__: x for x in [*_QUANTILES.values()]}
 # Of two expressions that may be the same mask, so many operations are compared.
 _MOST_COMPARED = 64
-# Masks that were found to be traced.
-_traced: weakref.WeakSet[Node] = weakref.WeakSet()
 
 
 def _refusing(name: str) -> Callable[..., NoReturn]:
@@ -477,7 +473,9 @@ def selected(x: Node, index: Any) -> MaskedSelection | None:
     chosen = [entry for entry in entries if isinstance(entry, MaskedSelection)]
     if chosen:
         return _at_selected_places(x, entries, chosen)
-    if not any(isinstance(e, Node) and e.dtype.kind == "b" and _is_traced(e) for e in entries):
+    if not any(
+        isinstance(e, Node) and e.dtype.kind == "b" and is_traced_nearby(e) for e in entries
+    ):
         return None
     region = masked_region(index, x.shape)
     if region is None:
@@ -504,22 +502,6 @@ def _at_selected_places(
     result = take_index(x, (*index[:at], *places, *index[at + len(chosen) :]))
     region = first._region._replace(after=len(x.shape) - at - len(chosen))
     return MaskedSelection(wrap(_gated(result, region)), region)
-
-
-def _is_traced(mask: Node) -> bool:
-    """As `is_traced`, of the nearest operations first, where the mask of the step before is: of a
-    loop in Python, each step would go through all of those before it."""
-    seen, left = {mask}, deque((mask,))
-    while left:
-        node = left.popleft()
-        if node in _traced or stands_for_a_value(node):
-            _traced.add(mask)
-            return True
-        if node.value is None:
-            new = [x for x in value_inputs(node) if x not in seen]
-            seen.update(new)
-            left.extend(new)
-    return False
 
 
 def _gated(node: Node, region: MaskedRegion) -> Node:
