@@ -479,3 +479,11 @@ def test_assignment_of_another_selection_is_refused() -> None:
 
     with pytest.raises(TracingError, match="through another index"):
         ng.jit(f)(Y)
+
+
+def test_a_quantile_that_is_an_element_is_it_to_the_bit() -> None:
+    # 0.8 * 5 is 4, rounded: contracted with the subtraction of 4, it would be a little more.
+    x = np.array([1.0, 2.0, 3.0, 4.0, 5.0, np.inf])
+    within = ng.jit(lambda x: np.quantile(x[x > 0], 0.8))
+    assert within(np.concatenate([x, [-1.0]])) == 5.0
+    assert ng.jit(np.quantile)(x, 0.8) == ng.jit(np.nanquantile)(x, 0.8) == 5.0
