@@ -375,3 +375,8 @@ def test_steps_of_a_long_loop_that_may_raise_are_a_loop():
     as_in_python(walk, (np.ones(3),), (np.full(3, -6.0),))
     graph = ng.jit(walk, control_flow=True).lower(np.ones(3)).graph
     assert len(graph.splitlines()) < 60
+
+
+def test_what_raises_in_any_case_has_no_kernels():
+    with pytest.raises(TracingError, match="raises an exception in any case"):
+        ng.jit(on_both_sides, control_flow=True).lower(1.0)

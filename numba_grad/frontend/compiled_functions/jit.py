@@ -16,7 +16,7 @@ import numpy as np
 
 from numba_grad.autograd.forward_ad import current_level
 from numba_grad.config import config
-from numba_grad.errors import PerformanceWarning, explain
+from numba_grad.errors import PerformanceWarning, TracingError, explain
 from numba_grad.fresh_thread import on_fresh_stack
 from numba_grad.frontend.compiled_functions.call_arguments import (
     ARRAYS,
@@ -252,7 +252,12 @@ class Jitted:
 
         dynamic, key = self._split(args, kwargs)
         wants_grad = [False] * len(dynamic.leaves)
-        specialization = self._specialization(dynamic, key, wants_grad, needs_graph=True)
+        try:
+            specialization = self._specialization(dynamic, key, wants_grad, needs_graph=True)
+        except RaisesForCertain:
+            raise TracingError(
+                explain(f"lower of {self.__name__}", "the function raises an exception in any case")
+            ) from None
         if specialization.state.is_rerun:
             specialization.state.undo()
         compiled = specialization.compiled()
