@@ -10,8 +10,14 @@ from numba_grad.autograd.views import assign
 from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.frontend.derived_functions import derived_from
 from numba_grad.frontend.inputs import trees
-from numba_grad.frontend.inputs.arrays import as_node, wrap
+from numba_grad.frontend.inputs.arrays import as_node, value_of, wrap
 from numba_grad.frontend.inputs.changed_arguments import change, numbers_of_changed
+from numba_grad.frontend.inputs.tracing import (
+    any_of,
+    is_run_by_python,
+    note_raised,
+    noting_raised,
+)
 from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument
 from numba_grad.graph.types import normalize_axis
@@ -70,6 +76,14 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
             if axis is not None
         }
         size = _common_size(mapped, structure)
+
+        def one_by_one() -> Any:
+            slices = [{k: wrap(x)[number] for k, x in mapped.items()} for number in range(size)]
+            rows = [[own.get(k, x) for k, x in enumerate(leaves)] for own in slices]
+            return _stacked([f(*trees.unflatten(structure, x), **kwargs) for x in rows], out_axes)
+
+        if is_run_by_python():
+            return one_by_one()
         members: dict[Node, Node] = {}
         stand_ins = list(leaves)
         for k, x in mapped.items():
@@ -81,7 +95,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
             stand_ins[k] = wrap(OPS["identity"](member) if x.requires_grad else member)
         tensors = [k for k, x in enumerate(stand_ins) if is_tensor(x)]
         before = [stand_ins[k]._node for k in tensors]
-        with order.scope(order.token) as scope:
+        with order.scope(order.token) as scope, noting_raised() as raised:
             out = f(*trees.unflatten(structure, stand_ins), **kwargs)
         numbers = numbers_of_changed([stand_ins[k] for k in tensors], before)
         changed = [tensors[number] for number in numbers]
@@ -91,6 +105,8 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
                 raise _changed_for_all(_name(structure, k), before[number])
         out_leaves, out_structure = trees.flatten(out)
         nodes = [*[stand_ins[k]._node for k in changed], *map(as_node, out_leaves)]
+        if raised and _is_to_be_raised(*batch([any_of(raised)], members, size)):
+            return one_by_one()
         if scope.communicates:
             *results, token = batch([*nodes, scope.token()], members, size)
             order.advance(results, wrap(token)[0]._node)
@@ -99,19 +115,39 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         after, results = results[: len(changed)], results[len(changed) :]
         after = [_axis_to(x, axes[k], "") for k, x in zip(changed, after, strict=True)]
         change("vmap", leaves, changed, after)
-        positions = _prefix("out_axes", out_axes, out)
         of_one = nodes[len(changed) :]
-        for k, axis in enumerate(positions):
-            name = _name(out_structure, k, "result")
-            if axis is not None:
-                results[k] = _axis_to(results[k], axis, name)
-            elif members.keys().isdisjoint(toposort([of_one[k]])):
-                results[k] = of_one[k]
-            else:
-                raise _differs(name, results[k])
-        return trees.unflatten(out_structure, list(map(wrap, results)))
+        names = [_name(out_structure, k, "result") for k in range(len(results))]
+        given = zip(names, _prefix("out_axes", out_axes, out), results, of_one, strict=True)
+        results = [wrap(_as_result(*of_leaf, members)) for of_leaf in given]
+        return trees.unflatten(out_structure, results)
 
     return batched
+
+
+def _as_result(name: str, axis: Any, of_all: Node, of_one: Node, members: dict[Node, Node]) -> Node:
+    if axis is not None:
+        return _axis_to(of_all, axis, name)
+    if not members.keys().isdisjoint(toposort([of_one])):
+        raise _differs(name, of_all)
+    return of_one
+
+
+def _is_to_be_raised(by_each: Node) -> bool:
+    """Whether an example raises an exception now: Python runs one by one, and knows the values."""
+    by_any = OPS["any"](by_each, axes=(0,))
+    return not note_raised(by_any) and bool(value_of(by_any))
+
+
+def _stacked(results: list[Any], out_axes: Any) -> Any:
+    """The results for single examples, as those for all of them."""
+    _, structure = trees.flatten(results[0])
+    of_each = [list(map(as_node, trees.flatten(x)[0])) for x in results]
+    stacked = []
+    for axis, *rows in zip(_prefix("out_axes", out_axes, results[0]), *of_each, strict=True):
+        together = [OPS["reshape"](x, shape=(1, *x.shape)) for x in rows]
+        whole = OPS["concatenate"](*together, axis=0)
+        stacked.append(wrap(rows[0] if axis is None else _axis_to(whole, axis, "")))
+    return trees.unflatten(structure, stacked)
 
 
 def _changed_for_all(name: str, node: Node) -> TracingError:

@@ -2,6 +2,8 @@
 
 import itertools
 import sys
+import weakref
+from collections import deque
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -221,6 +223,29 @@ def is_traced(*nodes: Node) -> bool:
                 if x not in seen:
                     seen.add(x)
                     stack.append(x)
+    return False
+
+
+_found_traced: weakref.WeakSet[Node] = weakref.WeakSet()
+
+
+def is_traced_nearby(node: Node) -> bool:
+    """As `is_traced`, of the nearest operations first, down to what was found to be traced before:
+    where each step of a loop in Python asks, else each would go through all of those before it."""
+    reached: dict[Node, Node | None] = {node: None}  # and from where
+    left = deque((node,))
+    while left:
+        x: Node | None = left.popleft()
+        if x in _found_traced or stands_for_a_value(x):
+            while x is not None:
+                _found_traced.add(x)
+                x = reached[x]
+            return True
+        if x.value is None:
+            for y in value_inputs(x):
+                if y not in reached:
+                    reached[y] = x
+                    left.append(y)
     return False
 
 

@@ -1,5 +1,6 @@
 """Tensors as Python's and NumPy's numbers: what loses no gradient, and what is refused."""
 
+import collections
 import math
 import pickle
 import re
@@ -310,3 +311,24 @@ def test_a_line_of_a_library_is_told_from_the_users():
     integrate = pytest.importorskip("scipy.integrate")
     with pytest.raises(GradientError, match=r"(?s)try: float\(x\.detach\(\)\).*calls scipy"):
         ng.grad(lambda a: integrate.quad(lambda t: a * t, 0, 1)[0])(1.0)
+
+
+def test_scalars_are_keys_by_value_and_arrays_by_identity():
+    labels = ng.tensor([1, 2, 1, 3])
+    assert set(labels) == {1, 2, 3} and collections.Counter(labels)[1] == 2
+    assert np.argmax(labels) in {3} and {3: "three"}[labels[3]] == "three"
+    ones = [ng.tensor(1.0, requires_grad=True), ng.tensor(1.0)]
+    assert len({*ones, ng.tensor([1.0])}) == 3
+    kept = ng.grad(lambda x: x * {2.0: 5.0}.get(x, 7.0))
+    assert float(kept(2.0)) == 5.0 and float(kept(1.0)) == 7.0
+
+
+@pytest.mark.parametrize("find", [lambda n: TABLE.get(n, 0), lambda n: n in TABLE, lambda n: {n}])
+def test_a_traced_number_is_no_key(find):
+    # It has no value, and was another key than any that is there: in silence.
+    for n in (2, np.array([2])):
+        with pytest.raises(TracingError, match=r"(?s)hash.*\[k\], in place of a dict"):
+            ng.jit(lambda n: find(n if n.shape == () else n[0]))(n)
+
+
+TABLE = {1: 10, 2: 20}

@@ -11,7 +11,7 @@ import numba_grad as ng
 import numba_grad.numpy as tensor_numpy
 from numba_grad.errors import DTypeError, TracingError
 from numba_grad.frontend.inputs.arrays import wrap
-from numba_grad.frontend.tensors import masked_selections
+from numba_grad.graph import walk
 from numba_grad.graph.node import Node, argument
 from numba_grad.graph.types import array_type
 from numba_grad.graph.walk import value_inputs
@@ -411,6 +411,20 @@ def test_size_is_a_number() -> None:
     assert got.dtype == x.dtype
 
 
+def test_the_place_of_an_extreme_is_one_of_the_selected() -> None:
+    def f(x: Any) -> Any:
+        v = x[x > -3]
+        return np.argmax(v), v.argmin(), v[np.argmax(v)], np.nanmedian(x[x != 2])
+
+    jitted = ng.jit(f)
+    infinite = np.array([-np.inf, 1.0, -np.inf, 2.0])
+    for x in (np.array([-4.0, 1.0, 3.0, 3.0]), np.array([np.nan, 2.0, -7.0, -2.0]), infinite):
+        for found, expected in zip(jitted(x), f(x), strict=True):
+            _close(found, expected)
+    lowest = ng.jit(lambda x: np.argmax(x[x < 0]))
+    assert lowest(infinite) == 0 and lowest(infinite[::-1].copy()) == 0
+
+
 def test_each_step_of_a_loop_looks_for_what_is_traced_in_its_past_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -421,7 +435,7 @@ def test_each_step_of_a_loop_looks_for_what_is_traced_in_its_past_alone(
         looks += 1
         return value_inputs(node)
 
-    monkeypatch.setattr(masked_selections, "value_inputs", counted)
+    monkeypatch.setattr(walk, "value_inputs", counted)
     x = wrap(argument(array_type((3,), np.dtype(float))))
     for _ in range(100):
         r = x * x - 0.5
@@ -465,3 +479,11 @@ def test_assignment_of_another_selection_is_refused() -> None:
 
     with pytest.raises(TracingError, match="through another index"):
         ng.jit(f)(Y)
+
+
+def test_a_quantile_that_is_an_element_is_it_to_the_bit() -> None:
+    # 0.8 * 5 is 4, rounded: contracted with the subtraction of 4, it would be a little more.
+    x = np.array([1.0, 2.0, 3.0, 4.0, 5.0, np.inf])
+    within = ng.jit(lambda x: np.quantile(x[x > 0], 0.8))
+    assert within(np.concatenate([x, [-1.0]])) == 5.0
+    assert ng.jit(np.quantile)(x, 0.8) == ng.jit(np.nanquantile)(x, 0.8) == 5.0

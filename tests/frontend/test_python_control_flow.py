@@ -625,3 +625,19 @@ def test_a_property_that_decides_on_a_value_is_named():
     made = type("Decided", (Interval,), {"nearest": decided})
     for x in (0.5, -2.0):
         assert_as_in_python(lambda x: made(x, -1.0).nearest, (x,))
+
+
+def test_whether_something_is_in_a_container():
+    def f(v, k):
+        chosen = 1.0 if v in (1.0, 2.0) else 0.0
+        other = 1.0 if v not in [1.0, k] else 0.0
+        keys = 1.0 if k in {1.0, 2.0, 3.0} or k in {9.0: "nine"} else 0.0
+        return chosen, other, keys, "x" in ("x", "y"), v not in ("a", None), 0 < v in (1.0, 7.0)
+
+    assert_as_in_python(f, (1.0, 2.0), (3.0, 3.0), (7.0, 1.0), (-1.0, 9.0))
+
+    def of_arrays(x, known):
+        return 1.0 if x[0] in known else 2.0 if 3.0 in known else 3.0
+
+    known = np.array([1.0, 3.0]), np.array([4.0])
+    assert_as_in_python(of_arrays, *((np.array([x]), y) for x in (1.0, 2.0) for y in known))

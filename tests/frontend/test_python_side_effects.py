@@ -547,3 +547,38 @@ def test_others_who_hold_a_tensor_see_what_a_side_does_to_it(p):
         expected = f(p, ng.tensor([1.0, 2.0]))
         found = ng.jit(f, control_flow=True)(p, ng.tensor([1.0, 2.0]))
         np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
+
+
+def test_a_list_that_both_sides_of_a_branch_append_to():
+    def spikes(v):
+        trace, resets = [], [0]
+        same = trace
+        for _ in range(6):
+            v = 0.9 * v + 1.0
+            if v >= 5.0:
+                trace.append(5.0)
+                resets.append(1)
+                v = 0.0 * v
+            else:
+                trace.append(v)
+                resets.append(0)
+        return np.stack(same), sum(resets), len(trace)
+
+    assert_as_in_python(spikes, 1.0, 4.0, 20.0)
+    graph = ng.jit(spikes, control_flow=True).lower(1.0).graph
+    # What the other steps have appended goes through none of the branches.
+    assert (
+        max(len(line.split(" = ")[0].split(",")) for line in graph.splitlines() if "=" in line) < 5
+    )
+
+
+def test_functions_that_compare_whole_arrays_decide():
+    def agm(x, y):
+        steps = 0
+        while not np.allclose(x, y, atol=1e-12):
+            x, y, steps = (x + y) / 2, np.sqrt(x * y), steps + 1
+        return x, steps, np.array_equal(x, y)
+
+    assert_as_in_python(agm, (np.array([1.0, 2.0]), np.array([4.0, 3.0])), (np.ones(2), np.ones(2)))
+    alike = ng.jit(lambda x: np.where(np.allclose(x, 1.0), x, 2 * x))
+    np.testing.assert_array_equal([alike(np.ones(2)), alike(np.zeros(2))], [[1, 1], [0, 0]])

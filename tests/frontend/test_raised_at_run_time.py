@@ -166,13 +166,191 @@ def test_a_condition_that_python_knows_is_pythons():
     as_in_python(f, (np.ones(2), 1), (np.ones(2), 3), (np.ones((2, 2)), 1), static_argnums=1)
 
 
-def test_functions_of_loops_branches_and_vmap_cannot():
-    def branch(x):
-        return checked(x) if x > 1 else x
+def positive_root(x):
+    if x < 0:
+        raise ValueError(f"negative: {x:.3f}")
+    return np.sqrt(x)
 
-    for f in (branch, ng.vmap(ng.jit(checked, control_flow=True))):
-        with pytest.raises(TracingError, match="raise outside of the jitted function"):
-            ng.jit(f, control_flow=True)(np.ones(3) if f is not branch else 2.0)
+
+def without_a_value(kind):
+    raise KeyError(kind)
+
+
+def of_three(x):
+    if x > 1:
+        return 1.0 * x
+    if x < -1:
+        return -2.0 * x
+    raise ValueError("in between")
+
+
+def in_a_branch(x):
+    if x > 1:
+        return positive_root(x - 3)
+    return x
+
+
+def for_certain_in_a_branch(x):
+    return without_a_value("one") if x > 1 else x
+
+
+def in_a_loop(x, n):
+    k = 0
+    while k < n * 1.0:
+        x, k = positive_root(x - 1.0) * 2 + 0.1, k + 1
+    return x, k
+
+
+def in_a_test(x):
+    while positive_root(x) > 0.5:
+        x = x - 1.0
+    return x
+
+
+def in_an_expression(x):
+    if x > 2 and positive_root(x - 4) > 1:
+        return x
+    return max(positive_root(x + 1), 0.5)
+
+
+def a_loop_that_would_not_end(x):
+    y = of_three(x)
+    while not y < 1e-3:
+        y = y * 0.5
+    return y
+
+
+def nested(x):
+    total = 0.0
+    for i in range(3):
+        if x > i:
+            t = x
+            while t > 0.3:
+                t = positive_root(t - 0.9)
+                total += t
+    return total
+
+
+def in_order(x):
+    if x > 5:
+        raise ValueError("A")
+    if x > 2:
+        raise ValueError("B")
+    raise ValueError("C")
+
+
+def on_both_sides(x):
+    if x > 0:
+        raise ValueError("A")
+    else:
+        raise KeyError("B")
+
+
+def what_follows_fails(a):
+    if abs(np.linalg.det(a)) < 1e-12:
+        raise ValueError("singular")
+    return np.linalg.inv(a)
+
+
+def at_most_the_third(x, i):
+    if i > 2:
+        raise LookupError("past the third")
+    return x[i]
+
+
+def handled_by_who_calls(x):
+    if x > 1:
+        try:
+            return positive_root(x - 3)
+        except ValueError:
+            return -1.0
+    return x
+
+
+def asserted_in_a_try(x):
+    try:
+        assert x > 0
+    except AssertionError:
+        return 5.0
+    return x
+
+
+def of_each_kind(x):
+    if x > 1:
+        m, d = np.zeros(3) + x, {"a": x, "kind": "above"}
+    elif x < -1:
+        m, d = np.ones(3) * x, {"a": x, "kind": "above"}
+    else:
+        raise TypeError("neither")
+    return m * d["a"]
+
+
+MATRIX = np.array([[1.0, 2.0], [3.0, 4.0]])
+
+
+@pytest.mark.parametrize(
+    ("f", "calls"),
+    [
+        (in_a_branch, [(0.5,), (4.0,), (2.0,)]),
+        (for_certain_in_a_branch, [(0.5,), (2.0,)]),
+        (in_a_loop, [(4.0, 3), (1.5, 5), (1.5, 0)]),
+        (in_a_test, [(3.0,), (3.2,), (-1.0,)]),
+        (in_an_expression, [(1.0,), (3.0,), (6.0,), (-2.0,)]),
+        (a_loop_that_would_not_end, [(3.0,), (0.0,), (-3.0,)]),
+        (nested, [(2.5,), (1.0,), (0.2,)]),
+        (in_order, [(6.0,), (3.0,), (1.0,)]),
+        (on_both_sides, [(1.0,), (-1.0,)]),
+        (what_follows_fails, [(MATRIX,), (np.ones((2, 2)),)]),
+        (at_most_the_third, [(np.arange(4.0), 1), (np.arange(4.0), 7)]),
+        (handled_by_who_calls, [(4.0,), (2.0,), (0.5,)]),
+        (asserted_in_a_try, [(1.0,), (-1.0,)]),
+        (of_each_kind, [(2.0,), (0.0,), (-2.0,)]),
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_inside_of_loops_and_branches_as_well(f, calls):
+    as_in_python(f, *calls)
+
+
+def test_of_examples_the_first_that_raises():
+    def clipped(x):
+        with contextlib.suppress(ValueError):
+            x = positive_root(x)
+        return x
+
+    fine, one_is_not = np.array([1.0, 4.0]), np.array([1.0, -4.0])
+    jitted = ng.jit(positive_root, control_flow=True)
+    inside = ng.jit(ng.vmap(positive_root), control_flow=True)
+    for f in (ng.vmap(jitted), ng.jit(ng.vmap(jitted)), inside):
+        np.testing.assert_allclose(f(fine), [1.0, 2.0])
+        assert outcome(f, one_is_not) == (ValueError, "negative: -4.000")
+    gradient = ng.grad(lambda x: np.sum(ng.vmap(jitted)(x)))
+    np.testing.assert_allclose(gradient(fine), [0.5, 0.25])
+    found = ng.vmap(ng.jit(clipped, control_flow=True))(one_is_not)
+    np.testing.assert_allclose(found, [1.0, -4.0])
+
+
+def test_what_a_function_for_certain_raises_has_changed_once():
+    class Counter:
+        calls = 0
+
+        def count(self, x):
+            self.calls += 1
+            if x > 0:
+                raise ValueError
+            raise KeyError
+
+    own = Counter()
+    assert outcome(ng.jit(own.count, control_flow=True), 1.0)[0] is ValueError
+    assert own.calls == 1
+
+
+def test_bodies_of_ones_own_and_a_try_around_a_branch_cannot():
+    def scanned(x):
+        return ng.scan(lambda c, _: (positive_root(c), None), x, None, length=3)[0]
+
+    with pytest.raises(TracingError, match="raise outside of the jitted function"):
+        ng.jit(scanned, control_flow=True)(2.0)
 
     def caught(x):
         try:
@@ -184,3 +362,21 @@ def test_functions_of_loops_branches_and_vmap_cannot():
 
     with pytest.raises(TracingError, match="try around it"):
         ng.jit(caught, control_flow=True)(1.0)
+
+
+def test_steps_of_a_long_loop_that_may_raise_are_a_loop():
+    def walk(x):
+        for _ in range(300):
+            x = x * 0.99 + 0.01 * np.sin(x)
+            if np.any(x < -5):
+                raise ValueError("below")
+        return x.sum()
+
+    as_in_python(walk, (np.ones(3),), (np.full(3, -6.0),))
+    graph = ng.jit(walk, control_flow=True).lower(np.ones(3)).graph
+    assert len(graph.splitlines()) < 60
+
+
+def test_what_raises_in_any_case_has_no_kernels():
+    with pytest.raises(TracingError, match="raises an exception in any case"):
+        ng.jit(on_both_sides, control_flow=True).lower(1.0)

@@ -302,3 +302,24 @@ ng.jit(lambda x: x + 1)(1.0)
 assert not [name for name in sys.modules if "python_control_flow" in name]
 """
     run_python(code)
+
+
+def test_what_is_chosen_of_dicts_and_of_objects():
+    class State:
+        def __init__(self, value):
+            self.value = value
+
+    def of_dicts(x):
+        counts = {}
+        counts["up" if x is None else "down"] = 0.0
+        if x > 0:
+            counts["up"] = x
+        return counts
+
+    def of_objects(x):
+        low, high = State(x), State(2 * x)
+        state = high if x > 0 else low
+        return state.value
+
+    assert "`counts` from the start" in message(of_dicts, 1.0, error=TypeError)
+    assert "@dataclass for State" in message(of_objects, 1.0, error=TypeError)

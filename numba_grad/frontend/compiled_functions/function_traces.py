@@ -4,7 +4,6 @@ Arrays and tensors that it meets are inputs of what is compiled, and what it cha
 results are outputs.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -35,7 +34,13 @@ from numba_grad.frontend.inputs.changed_arguments import (
 from numba_grad.frontend.inputs.guards import guard_of
 from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.frontend.inputs.surroundings import Surroundings
-from numba_grad.frontend.inputs.tracing import Trace, current
+from numba_grad.frontend.inputs.tracing import (
+    RaisesForCertain,
+    Trace,
+    any_of,
+    current,
+    noting_raised,
+)
 from numba_grad.frontend.tensors.python_numbers import handle_like, limits_on
 from numba_grad.graph import order
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, leaf
@@ -43,7 +48,6 @@ from numba_grad.graph.traced_bodies import tracing_compiled
 from numba_grad.graph.walk import (
     in_order_of_recording,
     is_traced,
-    traced_arguments,
     value_inputs,
 )
 from numba_grad.ops.control import item
@@ -59,6 +63,7 @@ class _Outcome(NamedTuple):
     structure: trees.Structure
     assigned: list[Any]
     changed: list[int]
+    raised: list[Node]
 
 
 class FunctionTrace:
@@ -85,11 +90,13 @@ class FunctionTrace:
         ------
         Exception
             Whatever it raises, once what it has changed is as it was where tensors stood in.
+        RaisesForCertain
+            Once all that it has changed is as it was, if Python is to run it.
         """
         try:
             return self._run(function, wants_grad)
-        except BaseException:
-            if self._stand_ins:
+        except BaseException as error:
+            if self._stand_ins or isinstance(error, RaisesForCertain):
                 self._around.put_back()
             raise
         finally:
@@ -109,14 +116,14 @@ class FunctionTrace:
         ]
         tree = trees.unflatten(dynamic.structure, tensors)
         outcome = self._outcome(function, tree, arguments, tensors)
-        trace, scope, outputs, structure, assigned, changed = outcome
+        trace, scope, outputs, structure, assigned, changed, raised = outcome
         contents = NewContents.of(tree, tensors)
         if contents is not None:
             outputs += [x._node for x in contents.computed]
         state = self._state(trace, tensors, arguments, outputs)
         outputs += [x._node for x in state.tensors]
-        if trace.raised:
-            outputs.append(self._is_raised(trace.raised, arguments))
+        if raised:
+            outputs.append(any_of(raised))
         if scope.communicates:
             token, last_token = scope.ends()
             arguments.append(token)
@@ -148,29 +155,8 @@ class FunctionTrace:
             limits_on(arguments, reached),
             scope.communicates,
             scope.said,
-            bool(trace.raised),
+            bool(raised),
         )
-
-    def _is_raised(self, raised: Sequence[Node], arguments: Sequence[Node]) -> Node:
-        """Whether any of these holds.
-
-        Raises
-        ------
-        TracingError
-            If they belong to a function that is traced inside of this one.
-        """
-        node = functools.reduce(OPS["logical_or"], raised)
-        if not {*traced_arguments([node])} <= {*arguments}:
-            raise TracingError(
-                explain(
-                    f"jit of {self._name}",
-                    "values decide whether a function of a loop, a branch or vmap raises an "
-                    "exception",
-                    fix="np.nan as a result; or return the condition, and raise outside of the "
-                    "jitted function",
-                )
-            )
-        return node
 
     def _outcome(
         self,
@@ -190,6 +176,7 @@ class FunctionTrace:
                 tracing_compiled(self._name, arguments, self._first) as traced,
                 as_before(traced.assigned),
                 order.scope(order.new_argument) as scope,
+                noting_raised(is_function=True) as raised,
             ):
                 leaves, structure = trees.flatten(function(*args, **kwargs))
                 outputs = self._outputs(leaves)
@@ -204,7 +191,7 @@ class FunctionTrace:
                 forget_tensors_of(self._around, self._first)
         if trace.refused:
             self._warn_of_caught(trace.refused[0])
-        return _Outcome(trace, scope, outputs, structure, assigned, changed)
+        return _Outcome(trace, scope, outputs, structure, assigned, changed, raised)
 
     def _warn_of_caught(self, message: str) -> None:
         """As `try: n = int(x)` with `except TypeError` does, or `except Exception`."""

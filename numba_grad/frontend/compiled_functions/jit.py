@@ -16,7 +16,7 @@ import numpy as np
 
 from numba_grad.autograd.forward_ad import current_level
 from numba_grad.config import config
-from numba_grad.errors import PerformanceWarning, explain
+from numba_grad.errors import PerformanceWarning, TracingError, explain
 from numba_grad.fresh_thread import on_fresh_stack
 from numba_grad.frontend.compiled_functions.call_arguments import (
     ARRAYS,
@@ -38,7 +38,13 @@ from numba_grad.frontend.inputs.calling_lines import warn_at_calling_line
 from numba_grad.frontend.inputs.changed_arguments import (
     change,
 )
-from numba_grad.frontend.inputs.tracing import RaisesAtRunTime, current, is_tracing
+from numba_grad.frontend.inputs.tracing import (
+    RaisesForCertain,
+    current,
+    is_tracing,
+    note_raised,
+    run_by_python,
+)
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
 from numba_grad.graph.collection import without_collection
@@ -231,7 +237,13 @@ class Jitted:
                 ):
                     found.is_used = True
                     return found.replay(values, as_tensors)
-        return self._call(args, kwargs)
+        try:
+            return self._call(args, kwargs)
+        except RaisesForCertain:
+            if current.trace is not None:
+                raise
+        with run_by_python():
+            return self._f(*args, **kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> "Lowered":
         """What a call with these arguments compiles to: kernels, graph, memory, a profile. Nothing
@@ -240,7 +252,12 @@ class Jitted:
 
         dynamic, key = self._split(args, kwargs)
         wants_grad = [False] * len(dynamic.leaves)
-        specialization = self._specialization(dynamic, key, wants_grad, needs_graph=True)
+        try:
+            specialization = self._specialization(dynamic, key, wants_grad, needs_graph=True)
+        except RaisesForCertain:
+            raise TracingError(
+                explain(f"lower of {self.__name__}", "the function raises an exception in any case")
+            ) from None
         if specialization.state.is_rerun:
             specialization.state.undo()
         compiled = specialization.compiled()
@@ -307,8 +324,8 @@ class Jitted:
             nodes = specialization.record(given)
             if specialization.has_effects:
                 count = specialization.structure.num_leaves
-                if specialization.raises and self._comes_to_raise(specialization, nodes.pop()):
-                    return self._f(*args, **kwargs)
+                if specialization.raises:
+                    self._check_raised(specialization, nodes.pop())
                 self._change(dynamic, specialization, nodes[count:])
                 del nodes[count:]
             return specialization.rebuild([wrap(node) for node in nodes])
@@ -316,9 +333,15 @@ class Jitted:
         as_tensors = dynamic.has_tensors
         if specialization.has_effects:
             after: list[Any] = []
-            results = specialization.replay(values, as_tensors, after)
-            if specialization.raises and self._comes_to_raise(specialization, leaf(after.pop())):
-                return self._f(*args, **kwargs)
+            results = None
+            try:
+                results = specialization.replay(values, as_tensors, after)
+            except Exception:
+                if not specialization.raises:
+                    raise
+                after.append(np.ones((), np.bool_))  # or Python will fail as well
+            if specialization.raises:
+                self._check_raised(specialization, leaf(after.pop()))
             self._change(dynamic, specialization, after)
             return results
         results = specialization.replay(values, as_tensors)
@@ -327,17 +350,14 @@ class Jitted:
             self._direct[direct_key] = specialization
         return results
 
-    def _comes_to_raise(self, specialization: Specialization, is_raised: Node) -> bool:
-        """Whether Python is to run the function again, as it comes to a `raise`: it raises that, or
-        has the result, where a `with` around it catches the exception."""
-        if current.trace is not None and is_traced(is_raised):
-            current.trace.raised.append(is_raised)
-            return False
-        if not value_of(is_raised, "raise"):
-            return False
+    def _check_raised(self, specialization: Specialization, is_raised: Node) -> None:
+        """Have Python run the function again, if it comes to a `raise`: it raises that, or has the
+        result, where a `with` around it catches the exception."""
+        if (is_traced(is_raised) and note_raised(is_raised)) or not value_of(is_raised, "raise"):
+            return
         if specialization.state.is_rerun:
             specialization.state.undo()  # which Python did
-        return True
+        raise RaisesForCertain
 
     def _change(
         self, dynamic: CallArguments, specialization: Specialization, after: Sequence[Any]
@@ -487,14 +507,7 @@ class Jitted:
     def _trace(self, dynamic: CallArguments, wants_grad: list[bool]) -> Specialization:
         # Its closure and its defaults may be others at each trace.
         function = rewritten(self._f) if self._control_flow else self._f
-        try:
-            return self._traced(function, dynamic, wants_grad)
-        except RaisesAtRunTime:
-            return self._trace(dynamic, wants_grad)
 
-    def _traced(
-        self, function: Callable[..., Any], dynamic: CallArguments, wants_grad: list[bool]
-    ) -> Specialization:
         def of_trace(places: list[PlaceOfState]) -> Specialization:
             trace = FunctionTrace(self._f, self.__name__, dynamic, places)
             return trace.run(function, wants_grad)

@@ -1,11 +1,13 @@
-"""Functions of NumPy that compare whole arrays. They give Python's bool, and compute it now."""
+"""Functions of NumPy that compare whole arrays. They give Python's bool, and compute it now, but in
+functions that are traced."""
 
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import ShapeError
 from numba_grad.frontend.functions.elementwise import equal, isclose
-from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, value_of
+from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, value_of, wrap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import broadcast_shapes
+from numba_grad.graph.walk import is_traced
 
 __all__ = ["allclose", "array_equal", "array_equiv"]
 
@@ -45,4 +47,7 @@ def array_equiv(x1: ArrayLike, x2: ArrayLike) -> bool:
 
 def _is_true_everywhere(mask: Node, operation: str) -> bool:
     axes = tuple(range(len(mask.shape)))
-    return bool(value_of(OPS["all"](mask, axes=axes) if axes else mask, operation))
+    result = OPS["all"](mask, axes=axes) if axes else mask
+    if is_traced(result):
+        return wrap(result)  # type: ignore[return-value]  # what stands for a bool
+    return bool(value_of(result, operation))

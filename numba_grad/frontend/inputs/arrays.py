@@ -535,6 +535,8 @@ _fixes_under_tracing = {
     "digitize": "ng.searchsorted(bins, x, side='right'), for bins that increase",
     "at": _FIXED,
     "reduceat": _FIXED,
+    "hash": "an array of the values, np.array(values, like=x)[k], in place of a dict; np.isin(x, "
+    "values) in place of `x in values`, or that with jit(f, control_flow=True)",
     "index by a mask": "ng.where(mask, x, 0) in place of x[mask]; v[mask] for an array v of the "
     "shape of x in x[mask] = v",
 }

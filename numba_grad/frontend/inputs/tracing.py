@@ -4,19 +4,27 @@ An array that is there before and after the trace, unchanged, is one that the fu
 its memory is read at each call. One that the function makes, or writes to, while it is traced is
 a constant of the trace. Where values themselves decide about the trace (an index array, whose
 elements are checked; the counts of `repeat`), they are compared at each call.
+
+Exceptions that values decide about are booleans, which say whether there is one. Whoever calls the
+compiled function then has Python run it, and raise it.
 """
 
+import contextlib
+import functools
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from numba_grad.fresh_thread import carried
-from numba_grad.graph.node import Node, held_tensor
+from numba_grad.graph.node import OPS, Node, held_tensor
 from numba_grad.graph.walk import toposort
+from numba_grad.ops.families import literal
+
+T = TypeVar("T")
 
 _FEW_BYTES = 4096
 
@@ -66,11 +74,6 @@ class ClosedOver(NamedTuple):
         return _same_bytes(self.array, self.node.value)
 
 
-class RaisesAtRunTime(BaseException):
-    """No error: whether a function raises one is known at run time only. It is rewritten so that
-    it says whether it does, and traced once more."""
-
-
 class Trace:
     """What one trace has met; `current.trace` while it lasts."""
 
@@ -86,8 +89,6 @@ class Trace:
         self.inner_checks: list[Check] = []
         # What errors said that there is no value yet: if it goes on, somebody has caught them.
         self.refused: list[str] = []
-        # Whether the function raises an exception, which values decide: booleans.
-        self.raised: list[Node] = []
 
     def node_of(self, array: np.ndarray) -> Node:
         """The leaf that stands for `array`: the same one, as long as nobody writes to it."""
@@ -248,3 +249,73 @@ def _same_bytes(array: np.ndarray, copy: np.ndarray) -> bool:
         return array.tobytes() == copy.tobytes()  # a tenth of the time
     own = np.asarray(array, copy.dtype, order="C").reshape(-1)
     return np.array_equal(own.view(np.uint8), copy.reshape(-1).view(np.uint8))
+
+
+# Exceptions
+
+
+class RaisesForCertain(BaseException):
+    """No error: what is traced comes to a `raise`, whatever the values."""
+
+
+class _Raised(threading.local):
+    scopes: tuple[list[Node], ...] = ()  # of what is traced, and of what that is in
+    is_pythons: bool = False  # whether Python runs a function that comes to a `raise`
+
+
+_raised = carried(_Raised())
+
+
+@contextlib.contextmanager
+def noting_raised(*, is_function: bool = False) -> Iterator[list[Node]]:
+    """While something is traced that is an operation later: when that raises an exception.
+    `is_function`: it is a program of its own, which what is around does not belong to."""
+    around, found = _raised.scopes, list[Node]()
+    _raised.scopes = (found,) if is_function else (*around, found)
+    try:
+        yield found
+    finally:
+        _raised.scopes = around
+
+
+def result_or_raised(part: Callable[[], T]) -> tuple[T | None, list[Node]]:
+    """What a part gives, None if it raises an exception for certain; and when it does."""
+    with noting_raised() as raised:
+        try:
+            return part(), raised
+        except RaisesForCertain:
+            return None, [literal(True, np.dtype(np.bool_))]
+
+
+def note_raised(condition: Node) -> bool:
+    """Say that an exception is raised where this holds; False if nothing is traced."""
+    if not _raised.scopes:
+        return False
+    # One boolean that is carried on: so steps that may raise an exception are a loop, too.
+    scope = _raised.scopes[-1]
+    scope[:] = [any_of([*scope, condition])]
+    return True
+
+
+def raised_so_far() -> list[Node]:
+    """When there was an exception before: what comes then must end, and nobody reads it."""
+    return [x for scope in _raised.scopes for x in scope]
+
+
+@contextlib.contextmanager
+def run_by_python() -> Iterator[None]:
+    """While Python runs what has come to a `raise`."""
+    before, _raised.is_pythons = _raised.is_pythons, True
+    try:
+        yield
+    finally:
+        _raised.is_pythons = before
+
+
+def is_run_by_python() -> bool:
+    return _raised.is_pythons and not _raised.scopes
+
+
+def any_of(conditions: list[Node]) -> Node:
+    """Whether one of these holds."""
+    return functools.reduce(OPS["logical_or"], conditions)

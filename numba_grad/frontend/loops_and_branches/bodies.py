@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 from numba_grad.compiler.known_bodies import known_body
 from numba_grad.compiler.partition.roles import FREE_FAMILIES
 from numba_grad.dtypes import is_inexact
-from numba_grad.errors import DeviceError, explain
+from numba_grad.errors import DeviceError, TracingError, explain
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, wrap
 from numba_grad.frontend.inputs.changed_arguments import numbers_of_changed
+from numba_grad.frontend.inputs.tracing import noting_raised
 from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
@@ -73,12 +74,15 @@ def traced(
         with (
             tracing_body(operation, name_of(f), arguments, inside, first_serial) as body,
             order.scope(order.new_argument) as scope,
+            noting_raised() as raised,
         ):
             out = f(*trees.unflatten(structure, stand_ins))
             leaves, out_structure = trees.flatten(out)
             outputs = [as_node(x) for x in leaves]
             changed = numbers_of_changed(stand_ins, inside)
             body.returned(outputs)
+        if raised:
+            raise _raises_an_exception(operation, name_of(f))
         if device != CPU:
             outputs = on_device_of_body(operation, outputs, device)
         captured = _captured(outputs, arguments, first_serial, is_repeated)
@@ -91,6 +95,17 @@ def traced(
     communicators = [communicator for communicator, _ in scope.said.values()]
     return Traced(
         target, captured, out_structure, leaves, scope.communicates, communicators, changed
+    )
+
+
+def _raises_an_exception(operation: str, name: str) -> TracingError:
+    return TracingError(
+        explain(
+            operation,
+            f"values decide whether {name} raises an exception",
+            fix="np.nan as a result; or return the condition, and raise outside of the jitted "
+            "function",
+        )
     )
 
 

@@ -5,8 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.frontend.inputs.arrays import as_node
+from numba_grad.frontend.inputs.arrays import as_node, wrap
 from numba_grad.frontend.inputs.code_names import contents_of
+from numba_grad.frontend.inputs.tracing import (
+    RaisesForCertain,
+    any_of,
+    note_raised,
+    result_or_raised,
+)
 from numba_grad.frontend.loops_and_branches.branches import cond
 from numba_grad.frontend.python_control_flow.flattened_values import (
     MISSING,
@@ -15,6 +21,7 @@ from numba_grad.frontend.python_control_flow.flattened_values import (
     Part,
     rebuilt,
     taken_apart,
+    zero_of,
 )
 from numba_grad.frontend.python_control_flow.kinds_in_common import (
     are_same,
@@ -32,8 +39,10 @@ from numba_grad.frontend.tensors.python_numbers import handle_like, is_number
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS, Node, next_serial
 from numba_grad.graph.walk import toposort
+from numba_grad.ops.families import literal
 
 _BOOL = np.dtype(np.bool_)
+_Values = dict[str, FlattenedValue]  # of the variables, by name
 # What costs no more than to decide whether to compute it, and cannot fail.
 _CHEAP = ("elementwise", "literal", "iota", "leaf")
 
@@ -43,10 +52,12 @@ def both(site: Site, name: str, first: Any, rest: Part) -> Any:
     node = as_node(first)
     if node.dtype == _BOOL and node.shape == ():
         before = next_serial()
-        second = rest()
+        with TracedParts(site):
+            second, raised = result_or_raised(rest)
         other = as_node(second) if isinstance(second, (Tensor, bool, np.bool_)) else None
         if (
             other is not None
+            and not raised
             and other.dtype == _BOOL
             and other.shape == ()
             and _is_cheap(other, before)
@@ -106,7 +117,7 @@ def _record_branch(
         for name in outputs:
             if contents_of(variables.cells[name]) is not given[name]:
                 replaced.add(name)
-        found = {name: variables.value(name) for name in outputs}
+        found = {name: variables.value_after(name) for name in outputs}
         return found | {_former(name): taken_apart(given[name]) for name in arrays}
 
     choice = _Choice(site, ("without it", "after it"))
@@ -129,29 +140,28 @@ def _former(name: str) -> str:
 
 
 class _Choice:
-    """The variables after one of two sides, of kinds that have room for either."""
+    """The variables after one of two sides, of kinds that have room for either; after a side that
+    raises an exception for certain they are what they are after the other one."""
 
     def __init__(self, site: Site, titles: tuple[str, str]) -> None:
         self._site = site
         self._titles = titles  # of the side of False, and that of True
         self._kinds: dict[str, list[Kind]] | None = None  # once both sides were traced
-        self._sides: list[dict[str, FlattenedValue]] = []
+        self._sides: list[_Values | None] = []  # None: it raises an exception for certain
+        self._may_raise = False
 
     def made(
-        self,
-        condition: Any,
-        body: Callable[[], dict[str, FlattenedValue]],
-        orelse: Callable[[], dict[str, FlattenedValue]],
+        self, condition: Any, body: Callable[[], _Values], orelse: Callable[[], _Values]
     ) -> dict[str, Any]:
         """What the variables hold afterwards; those that have no value on either side are left
         out."""
         decided = handle_like(None, condition_node(self._site, condition))
 
         def if_so() -> list[Tensor]:
-            return self._leaves(body())
+            return self._leaves(*result_or_raised(body))
 
         def if_not() -> list[Tensor]:
-            return self._leaves(orelse())
+            return self._leaves(*result_or_raised(orelse))
 
         while True:
             self._sides.clear()
@@ -163,35 +173,50 @@ class _Choice:
             break
         assert self._kinds is not None, "both sides were traced"
         nodes = iter([x._node for x in leaves])
+        if self._may_raise:
+            note_raised(next(nodes))
         results = {}
         for name, kinds in self._kinds.items():
-            value = next(x[name] for x in self._sides if x[name] is not MISSING)
+            value = next(x[name] for x in self._sides if x and x[name] is not MISSING)
             own = [next(nodes) for kind in kinds if kind.type is not None]
             results[name] = rebuilt(value, kinds, own)
         return results
 
-    def _leaves(self, values: dict[str, FlattenedValue]) -> list[Tensor]:
-        """What a side returns. That of False is traced first."""
+    def _leaves(self, values: _Values | None, raised: list[Node]) -> list[Tensor]:
+        """What a side returns, after whether it raises an exception. That of False is traced
+        first."""
         self._sides.append(values)
+        if raised and not self._may_raise:
+            self._may_raise = True
+            raise TracedAgain
         if len(self._sides) == 2:
             kinds = self._common()
             is_known = self._kinds is not None and are_same(kinds, self._kinds)
-            own = {name: value.kinds for name, value in self._sides[0].items()}
+            own = {name: value.kinds for name, value in (self._sides[0] or {}).items()}
             if not is_known and not are_same(kinds, own):
                 self._kinds = kinds
                 raise TracedAgain
             self._kinds = kinds
         wanted = self._kinds
         if wanted is None:
-            wanted = {name: value.kinds for name, value in values.items()}
-        return [
+            wanted = {name: value.kinds for name, value in (values or {}).items()}
+        is_raised = any_of(raised or [literal(False, _BOOL)])
+        return [*[wrap(is_raised)] * self._may_raise] + [
             x
             for name, kinds in wanted.items()
-            for x in leaves_as(found_or_absent(self._site, name, values[name], kinds), kinds)
+            for x in leaves_as(
+                [zero_of(kind) for kind in kinds]
+                if values is None
+                else found_or_absent(self._site, name, values[name], kinds),
+                kinds,
+            )
         ]
 
     def _common(self) -> dict[str, list[Kind]]:
         first, second = self._sides
+        first, second = second if first is None else first, first if second is None else second
+        if first is None or second is None:
+            raise RaisesForCertain
         found = {
             name: common_kinds(self._site, name, first[name], second[name], self._titles)
             for name in first

@@ -14,7 +14,11 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import ShapeError, TracingError
-from numba_grad.frontend.inputs.tracing import current
+from numba_grad.frontend.inputs.tracing import (
+    RaisesForCertain,
+    note_raised,
+    raised_so_far,
+)
 from numba_grad.frontend.python_control_flow.branches import both, branch, chosen
 from numba_grad.frontend.python_control_flow.flattened_values import Part
 from numba_grad.frontend.python_control_flow.loops import (
@@ -27,7 +31,7 @@ from numba_grad.frontend.python_control_flow.sites import Site
 from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS
-from numba_grad.graph.walk import is_traced
+from numba_grad.graph.walk import is_traced_nearby
 from numba_grad.ops.families import cast
 
 _ENDLESS = 2**62  # steps
@@ -40,8 +44,6 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "!=": operator.ne,
     "is": operator.is_,
     "is not": operator.is_not,
-    "in": lambda x, y: x in y,
-    "not in": lambda x, y: x not in y,
 }
 
 
@@ -120,51 +122,27 @@ class Decisions:
         """A condition of what cannot be an operation."""
         if not _is_undecided(condition):
             return condition
-        site = self._sites[number]
-        if site.kind == "assert":
-            if not site.obstacle:
-                self.say_raised()
-            raise TracingError(
-                site.explain(
-                    "what is asserted is known at run time only",
-                    fix="return the condition, and assert it outside of the jitted function",
-                )
-            )
-        raise refused(site)
+        raise refused(self._sites[number])
 
-    def before_raise(self, number: int, may_be_said: bool) -> None:
-        """Called before a `raise` inside of a loop or branch."""
-        if innermost_site() is not None:
-            if may_be_said:
-                self.say_raised()
-            raise self._undecided_raise(number)
+    def asserted(self, number: int, condition: Any) -> Any:
+        """The condition of an `assert`."""
+        if not _is_undecided(condition):
+            return condition
+        note_raised(OPS["logical_not"](condition_node(self._sites[number], condition)))
+        return True
 
-    def say_raised(self) -> None:
-        """Have the function traced again, rewritten so that it says whether it raises."""
-        raise NotImplementedError
+    def raises(self, number: int, condition: Any) -> Any:
+        """The condition of a branch that is but a `raise`, and so is no operation."""
+        if not _is_undecided(condition):
+            return condition
+        note_raised(condition_node(self._sites[number], condition))
+        return False
 
-    def is_known_to_raise(self) -> bool:
-        """Called where a function that says so comes to a `raise`."""
-        return innermost_site() is None
-
-    def after_raises(self, number: int, is_raised: Any) -> None:
-        """Called at the end of such a function."""
-        if is_raised is False:
-            return
-        if innermost_site() is not None or current.trace is None:
-            raise self._undecided_raise(number)
-        current.trace.raised.append(condition_node(self._sites[number], is_raised))
-
-    def _undecided_raise(self, number: int) -> TracingError:
-        around = innermost_site()
-        return TracingError(
-            self._sites[number].explain(
-                "whether to raise this is known at run time only",
-                got={} if around is None else {"decided by": around.place},
-                fix="np.nan as a result; or return the condition, and raise outside of the jitted "
-                "function",
-            )
-        )
+    def before_raise(self) -> None:
+        """Called before a `raise`: an exception where values decide whether Python comes to it, or
+        whether there was another one, is raised by Python's own run of the function."""
+        if innermost_site() is not None or raised_so_far():
+            raise RaisesForCertain
 
     def is_known_to_hold(self, *flags: Any) -> bool:
         """Whether one of these flags is set for certain."""
@@ -233,14 +211,29 @@ class Decisions:
             return not x
         return handle_like(True, OPS["logical_not"](condition_node(self._sites[number], x)))
 
+    def _contains(self, number: int, item: Any, items: Any) -> Any:
+        """`item in items`"""
+        if isinstance(items, (np.ndarray, Tensor)):
+            found = items == item
+            return found.any() if isinstance(found, Tensor) else item in items
+        is_pythons = isinstance(items, (tuple, list, set, frozenset, dict))
+        if not is_pythons or not any(map(_is_undecided, (item, *items))):
+            return item in items
+        return self.any_or_all(number, any, [x is item or x == item for x in items])
+
     def comparisons(self, number: int, symbols: str, *operands: Part) -> Any:
         """`operands[0]() < operands[1]() < ...`, each computed once. `symbols`: "<,<"."""
-        operators = [_OPERATORS[symbol] for symbol in symbols.split(",")]
+        operators = {
+            **_OPERATORS,
+            "in": lambda x, y: self._contains(number, x, y),
+            "not in": lambda x, y: self.not_(number, self._contains(number, x, y)),
+        }
+        chain = [operators[symbol] for symbol in symbols.split(",")]
 
         def compared(k: int, left: Any) -> Any:
             right = operands[k + 1]()
-            result = operators[k](left, right)
-            if k + 1 == len(operators):
+            result = chain[k](left, right)
+            if k + 1 == len(chain):
                 return result
             return self.and_(number, result, lambda: compared(k + 1, right))
 
@@ -252,7 +245,7 @@ def _giving(x: Any) -> Part:
 
 
 def _is_undecided(condition: Any) -> bool:
-    return isinstance(condition, Tensor) and is_traced(condition._node)
+    return isinstance(condition, Tensor) and is_traced_nearby(condition._node)
 
 
 def _usable(site: Site) -> Site:

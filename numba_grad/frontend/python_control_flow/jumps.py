@@ -8,8 +8,7 @@ operation has not.
                                value = b
 
 Where a branch always jumps, what follows the branch moves to the other one. Else a flag says that
-it has jumped; what follows runs where it is not set, and loops go on as long as it is not. A
-`raise` that values decide about is a return without a value, and another flag.
+it has jumped; what follows runs where it is not set, and loops go on as long as it is not.
 """
 
 import ast
@@ -25,7 +24,6 @@ Node = TypeVar("Node", bound=ast.AST)
 PREFIX = OF_REWRITTEN  # of our own names, and the name of what is called
 VALUE = f"{PREFIX}_value"  # what the function returns
 RETURNED = f"{PREFIX}_returned"
-RAISED = f"{PREFIX}_raised"
 
 
 @dataclass(slots=True)
@@ -45,23 +43,20 @@ class _Loop:
     skipped: str
 
 
-def without_jumps(body: Sequence[ast.stmt], *, raises: bool = False) -> list[ast.stmt]:
+def without_jumps(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """The statements of a function, with one `return` at the end; as they are, if they leave no
-    loop and no branch early. `raises`: a `raise` is noted in `RAISED`, and leaves it as well."""
-    if raises:
-        body = [_AssertsAsBranches().visit(x) for x in body]
+    loop and no branch early."""
     inside = [x for statement in body for x in (statement, *_inside_of_blocks(statement))]
-    early = {x for x in inside if isinstance(x, _RETURNS if raises else ast.Return)} - {*body}
+    early = {x for x in inside if isinstance(x, ast.Return)} - {*body}
     if not early:
         return _Jumps(returns=False).block(body, None).statements
     first, last = body[0], body[-1]
     if not _always_jumps(body):
         body = [*body, _at(last, ast.Return(None))]
-    rewritten = _Jumps(returns=True, raises=raises).block(body, None)
+    rewritten = _Jumps(returns=True).block(body, None)
     return [
-        *[_at(first, _assign(name, False)) for name in (RETURNED, *[RAISED] * raises)],
+        _at(first, _assign(RETURNED, False)),
         *rewritten.statements,
-        *[_at(last, ast.Expr(ast.Name(RAISED, ast.Load()))) for _ in [raises] * raises],
         _at(last, ast.Return(ast.Name(VALUE, ast.Load()))),
     ]
 
@@ -88,27 +83,10 @@ def _inside_of_blocks(statement: ast.stmt) -> list[ast.AST]:
     return found
 
 
-class _AssertsAsBranches(ast.NodeTransformer):
-    """`if not test: raise AssertionError(message)` in place of `assert test, message`."""
-
-    def visit_Assert(self, node: ast.Assert) -> ast.If:
-        said = [] if node.msg is None else [node.msg]
-        error = ast.Call(ast.Name("AssertionError", ast.Load()), said, [])
-        test = ast.UnaryOp(ast.Not(), node.test)
-        return _at(node, ast.If(test, [ast.Raise(error)], []))
-
-    def _as_it_is(self, node: Node) -> Node:
-        return node
-
-    visit_Try = visit_TryStar = visit_FunctionDef = visit_AsyncFunctionDef = _as_it_is
-    visit_ClassDef = visit_Lambda = _as_it_is
-
-
 class _Jumps:
-    def __init__(self, *, returns: bool, raises: bool = False) -> None:
+    def __init__(self, *, returns: bool) -> None:
         self._count = 0
         self._returns = returns  # whether `return` is to be rewritten
-        self._raises = raises  # and `raise`
 
     def block(self, statements: Sequence[ast.stmt], loop: _Loop | None) -> _Block:
         result = _Block()
@@ -152,9 +130,7 @@ class _Jumps:
     ) -> bool:
         """Append a branch. Whether what follows it has been appended as well."""
         first, second = _always_jumps(node.body), _always_jumps(node.orelse)
-        sides = [*node.body, *node.orelse]
-        is_left = _jumps(sides) or (self._raises and any(isinstance(x, ast.Raise) for x in sides))
-        takes_rest = first != second and is_left
+        takes_rest = first != second and _jumps([*node.body, *node.orelse])
         in_body = [*node.body, *rest] if takes_rest and second else node.body
         in_orelse = [*node.orelse, *rest] if takes_rest and first else node.orelse
         _note_returns(node, _always_jumps(in_body, _RETURNS), _always_jumps(in_orelse, _RETURNS))
@@ -189,11 +165,6 @@ class _Jumps:
             case ast.Continue() if loop is not None:
                 append(_at(node, _assign(loop.skipped, True)))
                 return {loop.skipped}, True
-            case ast.Raise() if self._raises:
-                append(node)
-                append(_at(node, _assign(RAISED, True)))
-                append(_at(node, _assign(RETURNED, True)))
-                return {RETURNED}, True
             case ast.Return() | ast.Raise():
                 append(node)
                 return set(), True
@@ -220,12 +191,6 @@ class _Jumps:
                 return set(), False
 
     def _try(self, node: ast.Try | ast.TryStar, loop: _Loop | None) -> set[str]:
-        raises, self._raises = self._raises, False  # for a handler there
-        flags = self._blocks_of_try(node, loop)
-        self._raises = raises
-        return flags
-
-    def _blocks_of_try(self, node: ast.Try | ast.TryStar, loop: _Loop | None) -> set[str]:
         body = self.block(node.body, loop)
         node.body = body.statements
         flags = set(body.flags)

@@ -63,7 +63,9 @@ def common_kinds(
         raise different_values(site, name, first, second, titles)
     result = []
     for number, (a, b) in enumerate(zip(first.leaves, second.leaves, strict=True)):
-        if is_same_number(a, b):
+        # A tensor that both sides have left alone, if there are two.
+        is_older = a is b and isinstance(a, Tensor) and first is not second
+        if is_older or is_same_number(a, b):
             result.append(Kind(None, constant=a))
             continue
         kind = joined(
@@ -130,6 +132,8 @@ def different_values(
         held = [trees.unflatten(x.structure, x.leaves) for x in (first, second)]
         if isinstance(held[0], list) and isinstance(held[1], list):
             what, fix = "another length", site.instead_of_growing(name)
+        elif isinstance(held[0], dict) and isinstance(held[1], dict):
+            what, fix = "other keys", f"all keys of {title} from the start, with a number each"
         elif held[0] is None and site.kind in ("while", "for"):
             fix = f"a first value for {title} of the type that steps give it"
     else:
@@ -137,6 +141,10 @@ def different_values(
         if a.type is None or b.type is None:
             what = "another value, which is no number"
             fix = "numbers, in its place"
+            if type(a.constant) is type(b.constant) and hasattr(a.constant, "__dict__"):
+                fix += (
+                    f"; or @dataclass for {type(a.constant).__name__}, of which fields are chosen"
+                )
         elif a.type.shape != b.type.shape:
             error, what = ShapeError, "another shape"
             fix = f"{title} of one shape from the start: np.zeros(...), np.full(...)"

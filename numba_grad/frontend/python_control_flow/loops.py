@@ -4,9 +4,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from numba_grad.errors import TracingError
-from numba_grad.frontend.inputs.arrays import as_node
+from numba_grad.frontend.inputs.arrays import as_node, wrap
 from numba_grad.frontend.inputs.code_names import contents_of
+from numba_grad.frontend.inputs.tracing import (
+    any_of,
+    note_raised,
+    noting_raised,
+    raised_so_far,
+    result_or_raised,
+)
 from numba_grad.frontend.loops_and_branches.while_loops import while_loop
 from numba_grad.frontend.python_control_flow.branches import both
 from numba_grad.frontend.python_control_flow.flattened_values import (
@@ -32,6 +41,10 @@ from numba_grad.frontend.python_control_flow.variables import (
 )
 from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
+from numba_grad.graph.node import OPS
+from numba_grad.ops.families import literal
+
+_BOOL = np.dtype(np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +111,8 @@ class _TracedLoop:
             name: value.kinds for name, value in self.values.items() if value is not MISSING
         }
         self.replaced: set[str] = set()  # variables that hold another thing after a step
+        self.raised_before = [] if counter is not None else raised_so_far()
+        self.step_may_raise = self.test_may_raise = False
 
     def record(self) -> None:
         """Record the loop, and let its variables hold what they do after it."""
@@ -113,18 +128,21 @@ class _TracedLoop:
             self._check_progress()
         finally:
             self.variables.restore()
-        if self.counter is not None:
-            next(results)
+        last = None if self.counter is None else handle_like(0, next(results)._node)
         for name in self.variables.names:
             if name not in self.kinds:
                 self.variables.forget(name)
                 continue
             held = self.rebuilt(name, results)
             self.variables.finish(name, held, is_same=name not in self.replaced)
+        if self.step_may_raise:
+            note_raised(next(results)._node)
+        if self.test_may_raise:
+            self.test(last)  # as it was when the loop ended
 
     def _check_progress(self) -> None:
         """Once it is traced: a function that a step calls may be what changes something."""
-        if not self.names and self.counter is None:
+        if not self.names and self.counter is None and not self.step_may_raise:
             raise TracingError(
                 self.site.explain(
                     "the loop changes nothing that its condition depends on",
@@ -139,7 +157,7 @@ class _TracedLoop:
             if name in self.kinds:
                 leaves = leaves_as(self.values[name].leaves, self.kinds[name])
                 found += [handle_like(None, x._node) for x in leaves]
-        return found
+        return [*found, *[wrap(literal(False, _BOOL))] * self.step_may_raise]
 
     def rebuilt(self, name: str, leaves: Iterator[Tensor]) -> Any:
         """What a variable holds, of the next leaves."""
@@ -162,21 +180,34 @@ class _TracedLoop:
 
     def goes_on(self, leaves: Sequence[Tensor]) -> Tensor:
         k, _ = self.put(leaves)
-        return handle_like(None, condition_node(self.site, self.test(k)))
+        with noting_raised() as raised:
+            condition = condition_node(self.site, self.test(k))
+        self.test_may_raise = bool(raised)
+        raised += self.raised_before
+        if self.step_may_raise:
+            raised.append(leaves[-1]._node)
+        if raised:
+            condition = OPS["logical_and"](condition, OPS["logical_not"](any_of(raised)))
+        return handle_like(None, condition)
 
     def step(self, leaves: Sequence[Tensor]) -> list[Tensor]:
         k, given = self.put(leaves)
         self.variables.begin_part()
-        self.body(k)
-        self.variables.end_part()
+        goes_on, raised = result_or_raised(lambda: (self.body(k),))
+        if goes_on is None:  # what nobody reads
+            self.put(leaves)
+        else:
+            self.variables.end_part()
         unsettled = [name for name in self.names if not self.is_settled(name, given)]
-        if unsettled:
+        if unsettled or (raised and not self.step_may_raise):
+            self.step_may_raise = self.step_may_raise or bool(raised)
             raise TracedAgain
         after: list[Tensor] = [] if k is None else [k + 1]
         for name in self.variables.names:
             if name in self.kinds:
                 after += leaves_as(self.variables.value(name).leaves, self.kinds[name])
-        return after
+        is_raised = any_of(raised or [literal(False, _BOOL)])
+        return [*after, *[wrap(is_raised)] * self.step_may_raise]
 
     def is_settled(self, name: str, given: dict[str, Any]) -> bool:
         """Whether a variable holds the kinds after a step that it is said to hold before; if not,

@@ -15,12 +15,10 @@ from typing import Any
 
 from numba_grad.errors import TracingError, explain
 from numba_grad.frontend.derived_functions import DerivedFunction
-from numba_grad.frontend.inputs.tracing import RaisesAtRunTime
 from numba_grad.frontend.python_control_flow.decisions import Decisions
 from numba_grad.frontend.python_control_flow.function_source import source_of
 from numba_grad.frontend.python_control_flow.jumps import (
     PREFIX,
-    RAISED,
     VALUE,
     is_over_range,
     without_jumps,
@@ -109,12 +107,7 @@ class _DecisionsOf(Decisions):
 
     def __init__(self, sites: Sequence[Site], function: types.FunctionType) -> None:
         super().__init__(sites)
-        self._function = _ByFile(function)
         self._package = _package_of(function)
-
-    def say_raised(self) -> None:
-        _raising.add(self._function)
-        raise RaisesAtRunTime
 
     def callee(self, f: Any) -> Any:
         """What is to be called in place of `f`: functions of the same package are rewritten, too,
@@ -189,22 +182,17 @@ class _ByFile:
         return isinstance(other, _ByFile) and self.key == other.key
 
 
-# Functions that were found to raise an exception where only values say whether.
-_raising: set[_ByFile] = set()
-
-
 def _code_and_decisions(function: types.FunctionType) -> tuple[types.CodeType, Decisions]:
-    key = _ByFile(function)
-    return _rewritten_code(key, key in _raising)
+    return _rewritten_code(_ByFile(function))
 
 
 @functools.lru_cache(maxsize=1024)
-def _rewritten_code(key: _ByFile, raises: bool) -> tuple[types.CodeType, Decisions]:
+def _rewritten_code(key: _ByFile) -> tuple[types.CodeType, Decisions]:
     function = key.function
     code = function.__code__
     source = source_of(function)
     tree, sites = source.tree, []
-    context = _Context(code.co_filename, source.class_name, sites, raises=raises)
+    context = _Context(code.co_filename, source.class_name, sites)
     if isinstance(tree, ast.Lambda):
         returned = ast.copy_location(ast.Return(tree.body), tree.body)
         made = ast.FunctionDef("", tree.args, [returned], [], lineno=tree.lineno)
@@ -256,12 +244,9 @@ def _code_named(name: str, code: types.CodeType) -> types.CodeType:
 class _Context:
     """What the functions of one tree share."""
 
-    def __init__(
-        self, file: str, class_name: str | None, sites: list[Site], *, raises: bool
-    ) -> None:
+    def __init__(self, file: str, class_name: str | None, sites: list[Site]) -> None:
         self.file = file
         self.sites = sites
-        self.raises = raises  # whether `raise` may be decided at run time
         self._class = (class_name or "").lstrip("_")
 
     def mangled(self, name: str) -> str:
@@ -294,10 +279,8 @@ class _Function(ast.NodeTransformer):
         # What yields or awaits cannot be moved to functions of its own.
         self._stays = isinstance(tree, ast.AsyncFunctionDef) or _has_yield(tree.body)
         if not self._stays:
-            tree.body = without_jumps(tree.body, raises=context.raises)
+            tree.body = without_jumps(tree.body)
         body = tree.body
-        self._says_raised = RAISED in assigned_in(body)
-        self._raise: ast.Raise | None = None  # the last one
         self._later = ReadLater(body)
         self._captured = captured_in(body)
         self._globals = declared_in(body, ast.Global)
@@ -315,11 +298,6 @@ class _Function(ast.NodeTransformer):
 
     def rewrite(self) -> None:
         self._tree.body = self._block(self._tree.body)
-        if self._says_raised:
-            last = self._tree.body[-1]
-            site = self._context.add("raise", self._raise or last)
-            arguments = [site, ast.Name(RAISED, ast.Load())]
-            self._tree.body[-2] = self._call_statement(last, "after_raises", arguments)
         new = sorted(self._shared - self._arguments)
         # An annotation without a value makes a variable of the function's own, and assigns nothing.
         declared = [
@@ -345,6 +323,11 @@ class _Function(ast.NodeTransformer):
             return node
         if self._stays:
             return self._with_plain_test(node, "if")
+        if isinstance(node.body[0], ast.Raise) and not (node.orelse or self._obstacle):
+            site = self._context.add("if", node)
+            node.test = self._call(node.test, "raises", [site, self.visit(node.test)])
+            node.body = self._block(node.body[:1])
+            return node
         names = self._names(node, [*node.body, *node.orelse])
         returns = getattr(node, "returns", (False, False))
         site = self._context.add("if", node, returns=returns, **names)
@@ -421,21 +404,14 @@ class _Function(ast.NodeTransformer):
 
     def visit_Raise(self, node: ast.Raise) -> Any:
         self.generic_visit(node)
-        if not self._depth:
+        if self._obstacle:  # a handler there may be what comes next
             return node
-        site = self._context.add("raise", node)
-        if not self._says_raised or self._obstacle:
-            may_be_said = ast.Constant(not (self._context.raises or self._obstacle or self._stays))
-            return [self._call_statement(node, "before_raise", [site, may_be_said]), node]
-        self._raise = node
-        test = self._call(ast.copy_location(ast.Constant(None), node), "is_known_to_raise", [])
-        return ast.copy_location(ast.If(test, [node], []), node)
+        return [self._call_statement(node, "before_raise", []), node]
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
         self.generic_visit(node)
-        obstacle = self._obstacle or ("yield or await" if self._stays else "")
-        site = self._context.add("assert", node, obstacle=obstacle)
-        node.test = self._call(node.test, "known", [site, node.test])
+        site = self._context.add("assert", node)
+        node.test = self._call(node.test, "asserted", [site, node.test])
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
@@ -562,10 +538,11 @@ class _Function(ast.NodeTransformer):
         return self._call(node, "not_", [self._context.add("not", node), node.operand])
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        if len(node.ops) == 1 or _cannot_move(node.left, *node.comparators):
+        is_plain = len(node.ops) == 1 and not isinstance(node.ops[0], ast.In | ast.NotIn)
+        if is_plain or _cannot_move(node.left, *node.comparators):
             self.generic_visit(node)
             return node
-        site = self._context.add("and", node)
+        site = self._context.add("in" if len(node.ops) == 1 else "and", node)
         symbols = ast.Constant(",".join([_COMPARISONS[type(op)] for op in node.ops]))
         operands = [self._delayed(x) for x in (node.left, *node.comparators)]
         return self._call(node, "comparisons", [site, symbols, *operands])

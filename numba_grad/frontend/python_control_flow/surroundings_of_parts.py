@@ -62,7 +62,8 @@ class SurroundingsOfParts(Surroundings):
     def check(self) -> None:
         """After tracing: raise an error if something has changed."""
         for reached in self.changed():
-            if not reached.has_grown():
+            # A list of the same length after either side of a branch is a variable of it.
+            if not reached.has_grown() or self._site.kind not in ("while", "for"):
                 self.first_changed = reached.thing
             raise TracingError(self._site.refusal(reached.name, *_change_of(reached, self._site)))
 

@@ -54,6 +54,19 @@ class AssignedVariables:
         held = contents_of(self.cells[name])
         return MISSING if held is UNASSIGNED else taken_apart(held)
 
+    def value_after(self, name: str) -> FlattenedValue:
+        """After a part: with the tensors of before in containers where it has left them alone, so
+        that they are no results."""
+        value, given = self.value(name), self._in_containers.get(name)
+        if not given:
+            return value
+        before = taken_apart(self._before[name]).leaves
+        leaves = [
+            before[k] if k in given and given[k][0] is x and given[k][1] is x._node else x
+            for k, x in enumerate(value.leaves)
+        ]
+        return FlattenedValue(leaves, value.structure)
+
     @property
     def arrays_that_change(self) -> list[str]:
         """Names of tensors that may change in place."""

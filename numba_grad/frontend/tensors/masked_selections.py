@@ -20,8 +20,6 @@ All else needs the number, which is a shape, and is a TracingError.
 
 import functools
 import inspect
-import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -46,7 +44,7 @@ from numba_grad.frontend.tensors.operators import write_result
 from numba_grad.frontend.tensors.ufunc_calls import call_of, without_defaults
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import reduced_axes
-from numba_grad.graph.walk import stands_for_a_value, value_inputs
+from numba_grad.graph.walk import is_traced_nearby
 from numba_grad.ops.families import cast, full
 from numba_grad.ops.index_expressions import (
     MaskedRegion,
@@ -71,10 +69,9 @@ _QUANTILES = {
     "quantile": order_statistics.nanquantile,
     "percentile": order_statistics.nanpercentile,
 }
+_QUANTILES |= {x.__name__: x for x in [*_QUANTILES.values()]}
 # Of two expressions that may be the same mask, so many operations are compared.
 _MOST_COMPARED = 64
-# Masks that were found to be traced.
-_traced: weakref.WeakSet[Node] = weakref.WeakSet()
 
 
 def _refusing(name: str) -> Callable[..., NoReturn]:
@@ -152,6 +149,8 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
                 k: v for k, v in named.items() if v is not parameters[k].default and v is not self
             }
             return self._of_all(function, named.pop("axis", None), named)
+        if name in ("argmax", "argmin") and args == (self,) and not kwargs and self.ndim == 1:
+            return self._place_of_extreme(function)
         parameters = _parameters(function)
         if ("where" in parameters or name == "count_nonzero") and args and args[0] is self:
             given = dict(zip(parameters, args, strict=False)) | kwargs
@@ -209,10 +208,19 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
             self._refuse(name)
         x = self if is_inexact(self.dtype) else self.astype(np.float64)
         result = _QUANTILES[name](x._in_one_axis(np.nan), axis=axis, **kwargs)
+        if name == _QUANTILES[name].__name__:
+            return result
         is_nan = elementwise.isnan(x).any(axis=axis, keepdims=kwargs.get("keepdims", False))
         return wrap(OPS["where"](is_nan._node, full(np.nan, (), result.dtype), result._node))
 
-    def _in_one_axis(self, rest: float) -> "Tensor":
+    def _place_of_extreme(self, function: Function) -> "Tensor":
+        """Among the elements that are selected; 0 of none, where NumPy raises an error."""
+        neutral = reductions.neutral_of(function.__name__.removeprefix("arg"), self.dtype)
+        place = function(self._in_one_axis(neutral))
+        mask = wrap(self._region.condition(self._elements.device)).reshape(-1)
+        return elementwise.maximum(scans.cumsum(mask)[place] - 1, 0)
+
+    def _in_one_axis(self, rest: complex) -> "Tensor":
         """The elements, with one axis for those of the mask, and `rest` where it is false."""
         x = self._elements
         condition = self._region.condition(x.device)
@@ -441,7 +449,7 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
                 got={"x[mask]": self, **(got or {})},
                 expected="functions element by element of x[mask], of numbers and of y[mask] with "
                 "the same mask; x[mask] = ... of those; sum, prod, mean, var, std, min, max, any, "
-                "all, median, norm and count_nonzero; its columns, and one element of it",
+                "all, argmax, median, norm and count_nonzero; its columns, one element",
                 fix="v[mask] in place of an array v of the shape of x; ng.where(mask, x, 0) in "
                 "place of x[mask]; np.count_nonzero(mask) in place of len(x[mask]); "
                 "np.argmax(mask), the first place where it is true",
@@ -465,7 +473,9 @@ def selected(x: Node, index: Any) -> MaskedSelection | None:
     chosen = [entry for entry in entries if isinstance(entry, MaskedSelection)]
     if chosen:
         return _at_selected_places(x, entries, chosen)
-    if not any(isinstance(e, Node) and e.dtype.kind == "b" and _is_traced(e) for e in entries):
+    if not any(
+        isinstance(e, Node) and e.dtype.kind == "b" and is_traced_nearby(e) for e in entries
+    ):
         return None
     region = masked_region(index, x.shape)
     if region is None:
@@ -492,22 +502,6 @@ def _at_selected_places(
     result = take_index(x, (*index[:at], *places, *index[at + len(chosen) :]))
     region = first._region._replace(after=len(x.shape) - at - len(chosen))
     return MaskedSelection(wrap(_gated(result, region)), region)
-
-
-def _is_traced(mask: Node) -> bool:
-    """As `is_traced`, of the nearest operations first, where the mask of the step before is: of a
-    loop in Python, each step would go through all of those before it."""
-    seen, left = {mask}, deque((mask,))
-    while left:
-        node = left.popleft()
-        if node in _traced or stands_for_a_value(node):
-            _traced.add(mask)
-            return True
-        if node.value is None:
-            new = [x for x in value_inputs(node) if x not in seen]
-            seen.update(new)
-            left.extend(new)
-    return False
 
 
 def _gated(node: Node, region: MaskedRegion) -> Node:

@@ -10,6 +10,7 @@ from numba_grad.autograd.tensor_class import new_tensor, recorded_tensor
 from numba_grad.dtypes import can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.functions import contractions, elementwise
+from numba_grad.frontend.inputs.arrays import value_of
 from numba_grad.frontend.inputs.known_results import (
     Known,
     Operator,
@@ -206,8 +207,12 @@ class Operators:
     __abs__ = _unary(np.absolute)
     __invert__ = _unary(np.invert)
 
-    # Equality is element by element, so tensors are told apart by identity, as in torch.
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        # Equality is element by element, so tensors are told apart by identity, as in torch; but
+        # what NumPy has scalars for is a key by its value, as these are.
+        if self._node.type.shape or not views.is_number(self):
+            return object.__hash__(self)
+        return hash(value_of(self._node, "hash").item())
 
     def __pow__(self, exponent: Any) -> "Tensor":
         kind, x = exponent.__class__, self._node

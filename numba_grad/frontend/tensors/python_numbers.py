@@ -185,7 +185,7 @@ class PythonNumber(Tensor):
     __ge__ = _comparing(np.greater_equal)
     __eq__ = _comparing(np.equal)  # type: ignore[assignment]
     __ne__ = _comparing(np.not_equal)  # type: ignore[assignment]
-    __hash__ = object.__hash__
+    __hash__ = Tensor.__hash__
 
     __neg__ = _of_one(np.negative)
     __pos__ = _of_one(np.positive)
