@@ -30,6 +30,7 @@ class RowAccess(enum.IntEnum):
     ASSIGNS = 1
     READS = 2
     READS_WINDOW = 3
+    ADDS = 4  # to any elements (`added_parts.py`)
 
 
 class RowPart(NamedTuple):

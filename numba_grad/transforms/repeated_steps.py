@@ -5,7 +5,7 @@ inputs are at the same distance (in this step or an earlier one), or the same no
 numbers and rows that follow each other.
 """
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE
 
 if TYPE_CHECKING:
+    from numba_grad.transforms.added_parts import Addition
     from numba_grad.transforms.read_at_calls import ReadAtCalls
 
 _FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction", "indexing"}
@@ -72,7 +73,11 @@ class RecordedGraph:
         read_at_calls: "ReadAtCalls | None",
         fewest: int,
         fewest_steps: int,
+        additions: "Mapping[Node, Addition] | None" = None,
     ) -> None:
+        self.additions = {} if additions is None else additions
+        inside = {x for addition in self.additions.values() for x in addition.inside}
+        order = [x for x in order if x not in inside] if inside else order
         self.nodes = order
         self.read_at_calls = read_at_calls
         self.fewest = fewest
@@ -97,6 +102,7 @@ class RecordedGraph:
         self.base_rows: dict[BaseRow, int] = {}  # those that no step has assigned, as numbers
         if (self.row_accesses == RowAccess.ASSIGNS).any():
             self._read_assigned_rows()
+        self._take_additions()
         # What tells apart inputs outside of the order that may differ from step to step, and where
         # those are that are read at each call.
         self.number_types, self.number_offsets = _types_of_numbers(self.others, read_at_calls)
@@ -152,6 +158,26 @@ class RecordedGraph:
         if windows:
             self._read_windows(windows)
 
+    def _take_additions(self) -> None:
+        """Take assignments that add to an array for operations of the array and what is added."""
+        if not self.additions:
+            return
+        numbers = {x: number for number, x in enumerate(self.nodes)}
+        kinds: dict[tuple[Any, ...], int] = {}
+        kind = int(self.signatures.max(initial=0)) // 2 + 1
+        for node, addition in self.additions.items():
+            number, value = numbers[node], addition.value
+            key = (node.type, value.type, addition.is_subtracted, *addition[2:4])
+            self.signatures[number] = 2 * kinds.setdefault(key, kind + len(kinds))
+            self.signatures[number] += node.requires_grad
+            self.row_accesses[number], self.row_starts[number] = RowAccess.ADDS, 0
+            if value not in numbers:
+                self.others.append(value)
+                numbers[value] = -len(self.others)
+            first = self.first_inputs[number]
+            for inputs in (self.inputs, self.inputs_in_graph):
+                inputs[first + 1 : first + self.arities[number]] = numbers[value]
+
     def _read_windows(self, windows: dict[int, list[int | BaseRow]]) -> None:
         """Take the rows of a window for what reads it: an operation of its own kind as well."""
         kinds: dict[tuple[Any, ...], int] = {}
@@ -204,7 +230,8 @@ class RecordedGraph:
         return number if number >= 0 else assigned
 
     def assigns_row(self, number: int) -> bool:
-        return number >= 0 and self.row_accesses[number] == RowAccess.ASSIGNS
+        """Whether it changes an array that is no part of a loop."""
+        return number >= 0 and self.row_accesses[number] in (RowAccess.ASSIGNS, RowAccess.ADDS)
 
     def node(self, number: int) -> Node:
         return self.nodes[number] if number >= 0 else self.others[-number - 1]

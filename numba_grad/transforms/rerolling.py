@@ -29,6 +29,7 @@ from numba_grad.graph.walk import copied, in_order_of_recording, rebuilt
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params, slice_params
+from numba_grad.transforms.added_parts import Addition, additions_in, with_additions
 from numba_grad.transforms.assigned_rows import UPDATE, RowAccess
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loops import loop
@@ -87,12 +88,12 @@ class Rerolled:
             node.inputs = self.inputs(node)
 
     def _outside(self, order: Sequence[Node], roots: Sequence[Node]) -> list[Node]:
-        """What `roots` depend on, and is in no step: these stand one after the other."""
+        """What `roots` depend on, and is in no step."""
         needed = set(roots)
-        first = order.index(self.steps[0])
+        inside = set(self.steps)
         found = []
-        for node in reversed([*order[:first], *order[first + len(self.steps) :]]):
-            if node in needed:
+        for node in reversed(order):
+            if node in needed and node not in inside:
                 found.append(node)
                 needed.update(self.inputs(node))
         return found[::-1]
@@ -120,10 +121,24 @@ def reroll(
     some = [node for node in order[::distance] if is_fit(node)]
     if 2 * distance * sum(are_free(some)) < fewest:
         return None  # larger arrays, as most long loops have: not worth a closer look
-    recorded = RecordedGraph(order, fixed, read_at_calls, fewest, limits.steps)
+    additions: Mapping[Node, Addition] = {}
+    if limits.largest_row is not None:  # in a compiled function
+        additions = additions_in(order, fixed, read_at_calls)
+    # Without them, steps that look at what was added are steps all the same.
+    for taken in (additions, {}) if additions else ({},):
+        recorded = RecordedGraph(order, fixed, read_at_calls, fewest, limits.steps, taken)
+        made = _loop_of(recorded, known, limits)
+        if made is not None:
+            return made
+    return None
+
+
+def _loop_of(
+    recorded: RecordedGraph, known: Callable[[CallTarget], CallTarget], limits: Limits
+) -> Rerolled | None:
     candidates = [(recorded.repetition(), limits)]
     reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
-    if reads_rows and 2 * _size(candidates[0][0]) < len(order):
+    if reads_rows and 2 * _size(candidates[0][0]) < len(recorded.nodes):
         # All at once, by index arrays, steps may read any rows: a sum over a list of bonds, or all
         # passes of a loop in a loop.
         found = recorded.repetition(any_rows=True), limits._replace(nodes=_NO_LOOP)
@@ -201,8 +216,10 @@ class _Loop:
 
     def _with_steps_before(self, reads: dict[int, list[int]]) -> dict[int, list[int]]:
         """Take in the steps before those that repeat; returns what others read, then."""
-        if any(self._reads_any_row(place) for place, _ in self.sequences):
-            return reads  # which of all rows it would read is not known
+        if any(self._reads_any_row(place) for place, _ in self.sequences) or any(
+            self._adds(place) for place in self.assigned
+        ):
+            return reads  # which of all rows it would read, or add to, is not known
         while True:
             initial = {key: self._initial_number(*key) for key in self.carried}
             arrays = {chain[-1]: self._array_before(chain) for chain in self._chains()}
@@ -350,7 +367,7 @@ class _Loop:
             if any(recorded.assigns_row(x) and x >= steps.first - steps.period for x in read):
                 return False
         chains = self._chains()
-        if any(self._assigns_twice(chain) for chain in chains):
+        if not all(map(self._goes_on, chains)) or any(map(self._assigns_twice, chains)):
             return False
         ends = {chain[-1] for chain in chains}
         last = [self.count - 1]
@@ -360,9 +377,21 @@ class _Loop:
             if place in self.assigned
         )
 
+    def _adds(self, place: int) -> bool:
+        return self.recorded.row_accesses[self.steps.first + place] == RowAccess.ADDS
+
+    def _goes_on(self, chain: Sequence[int]) -> bool:
+        """Whether what is added, if anything, is added to what the step before has left."""
+        adds = [*map(self._adds, chain)]
+        return not any(adds) or (
+            all(adds) and self._source(chain[0]) == chain[-1] - self.steps.period
+        )
+
     def _assigns_twice(self, chain: Sequence[int]) -> bool:
         """Whether an element is, maybe."""
         recorded, steps = self.recorded, self.steps
+        if self._adds(chain[0]):
+            return False
         moves = steps.period * np.arange(steps.times)
         rows, parts = [], []
         for place in chain:
@@ -396,6 +425,13 @@ class _Loop:
             array = recorded.node(self._array_before(chain))
             for place in chain:
                 number = steps.first + place
+                if self._adds(place):
+                    nodes = [self._node(place, step) for step in range(self.count)]
+                    additions = [recorded.additions[x] for x in nodes]
+                    with recording(recorded.nodes[number].requires_grad):
+                        values = stack_of[self.assigned[place]]
+                        array = with_additions(array, values, additions)
+                    continue
                 first, move = self._rows(number)
                 part = recorded.row_parts[recorded.part_numbers[number]]
                 rows = reshape(stack_of[self.assigned[place]], (self.count, *part.sizes))
@@ -464,12 +500,19 @@ class _Loop:
         finals, stacks = loop(body, initial, rows, constants, self.count)
         numbers = [x for step in self.before for x in step.nodes.values() if x >= 0]
         before = [recorded.nodes[x] for x in numbers]
-        made = Rerolled(self.count, recorded.nodes[steps.first : steps.end], before)
+        within = list(recorded.nodes[steps.first : steps.end])
+        if any(map(self._adds, self.assigned)):
+            within += [x for node in within for x in self._added_by(node)]
+        made = Rerolled(self.count, within, before)
         self._replace(made, reads, finals, stacks)
         if not self._date([*finals, *stacks], made):
             return None
         is_worth_while = self._is_worth_a_loop() or not any(map(_is_loop, made.recorded))
         return made if is_worth_while else None
+
+    def _added_by(self, node: Node) -> tuple[Node, ...]:
+        addition = self.recorded.additions.get(node)
+        return () if addition is None else addition.inside
 
     def _is_worth_a_loop(self) -> bool:
         """Whether it may be an operation of its own, rather than a step for all."""
@@ -702,6 +745,9 @@ class _Loop:
         joined = [x for pieces in made.pieces.values() for x in pieces]
         newest = self.recorded.nodes[-1].serial
         last = self.recorded.nodes[self.steps.end - 1].serial
+        later = self.recorded.nodes[self.steps.end :]
+        if any(x.serial < last for node in later for x in self._added_by(node)):
+            return False
         own = made.recorded = {
             y
             for x in (*results, *made.instead.values(), *joined)

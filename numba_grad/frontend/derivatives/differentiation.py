@@ -358,11 +358,16 @@ class Differentiation:
         history, met, _ = history_of(roots, ends, since=self.first_serial)
         self.meets_callers = not ends.issuperset(met)
         if not self.meets_callers:
+            looks = not is_searched and self._rerolls
             if OPS["update_slice"] in map(_op, history):
-                # Not every process needs it.
+                # Not every process needs these. Steps that only add to an array do without rows.
+                if looks and is_long(history, is_compiled=is_tracing()):
+                    added_parts = imported("numba_grad.transforms.added_parts")
+                    adds = added_parts.additions_in(history, roots, current.trace)
+                    if adds and self._has_rerolled(self._pending(outputs, ends), outputs, ends):
+                        return self._own_history(outputs)
                 rows_as_values = imported("numba_grad.transforms.rows_as_values")
                 history = rows_as_values.with_rows_as_values(history, roots)
-            looks = not is_searched and self._rerolls
             if (
                 looks
                 and is_long(history, is_compiled=is_tracing())

@@ -1,0 +1,234 @@
+"""Parts of an array that the steps of a loop add to: one sum for all steps."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import numba_grad as ng
+import numba_grad.numpy as np
+from tests.transforms.loop_programs import by_jit, step_by_step
+
+_RANDOM = numpy.random.default_rng(2)
+STEPS = 30
+NODES = numpy.stack([numpy.arange(STEPS), numpy.arange(STEPS) + 1], axis=1)
+ANYWHERE = _RANDOM.permuted(numpy.tile(numpy.arange(STEPS + 1), (STEPS, 1)), axis=1)[:, :3]
+PAIRS = [(int(i), int(j)) for i, j in ANYWHERE[:, :2]]
+SHARES = numpy.array([[1.0, -1.0], [-1.0, 1.0]])
+U, K = _RANDOM.normal(size=STEPS + 1), _RANDOM.random(STEPS)
+ROWS = _RANDOM.normal(size=(STEPS + 1, 3))
+
+
+def blocks(u, k):
+    r = np.zeros_like(u)
+    for e in range(STEPS):
+        r[e : e + 2] += k[e] * np.tanh(u[e + 1] - u[e]) * SHARES[0]
+    return np.sum(r**2)
+
+
+def ends(u, k):
+    r = np.sin(u)
+    for e in range(STEPS):
+        force = k[e] * (u[e + 1] - u[e]) ** 3
+        r[e] -= force
+        r[e + 1] = force + r[e + 1]
+    return np.sum(r**3)
+
+
+def index_arrays(u, k):
+    r = np.zeros_like(u)
+    for e in range(STEPS):
+        r[ANYWHERE[e]] += k[e] * u[ANYWHERE[e]][::-1]
+    return np.sum(r**2)
+
+
+def matrix(u, k):
+    a = np.zeros((STEPS + 1, STEPS + 1))
+    for e in range(STEPS):
+        a[e : e + 2, e : e + 2] += k[e] * SHARES
+    return np.sum((a @ u) ** 2)
+
+
+def matrix_by_index_arrays(u, k):
+    a = np.zeros((STEPS + 1, STEPS + 1))
+    for e in range(STEPS):
+        a[numpy.ix_(NODES[e], NODES[e])] += k[e] * SHARES
+    return np.sum((a @ u) ** 2)
+
+
+def matrix_by_elements(u, k):
+    a = np.zeros((STEPS + 1, STEPS + 1))
+    for e, (i, j) in enumerate(PAIRS):
+        a[i, i] += k[e]
+        a[j, j] += k[e]
+        a[i, j] -= k[e]
+        a[j, i] -= k[e]
+    return np.sum((a @ u) ** 2)
+
+
+def forces(x, k):
+    f = np.zeros_like(x)
+    for e, (i, j) in enumerate(PAIRS):
+        d = x[i] - x[j]
+        f[i] += k[e] * d / (1.0 + d @ d)
+        f[j] -= k[e] * d / (1.0 + d @ d)
+    return np.sum(f**2)
+
+
+def from_the_last_on(u, k):
+    r = np.zeros((2 * STEPS + 3, 2))
+    for e in reversed(range(STEPS)):
+        r[2 * e : 2 * e + 5 : 2, 1] += np.sin(u[e]) * k[e]
+    return np.sum(r**2)
+
+
+def windows(x, k):
+    y = np.zeros(3 * STEPS + 6)
+    for t in range(STEPS):
+        y[3 * t : 3 * t + 9] += k[t] * np.concatenate([x[t], x[t] ** 2, x[t + 1]])
+    return np.sum(y**3)
+
+
+def one_place(u, k):
+    r = np.ones(3) * u[0]
+    for e in range(STEPS):
+        r[1:] += np.stack([k[e], u[e]])
+    return np.sum(r**2)
+
+
+def bins(u, k):
+    r = np.zeros(4)
+    for e in range(STEPS):
+        r[PAIRS[e][0] % 4] += np.exp(u[e] * k[e])
+    return np.sum(r**2)
+
+
+def twice_in_turn(u, k):
+    for _ in range(2):
+        r = np.zeros_like(u)
+        for e in range(STEPS):
+            r[e : e + 2] += k[e] * np.tanh(u[e + 1] - u[e]) * SHARES[0]
+        u = u - 0.1 * r
+    return np.sum(u**2)
+
+
+AT_ONCE = [
+    (blocks, U),
+    (ends, U),
+    (index_arrays, U),
+    (matrix, U),
+    (matrix_by_index_arrays, U),
+    (matrix_by_elements, U),
+    (forces, ROWS),
+    (from_the_last_on, U),
+    (windows, ROWS),
+    (one_place, U),
+    (bins, U),
+    (twice_in_turn, U),
+]
+
+
+def _check(f: Callable[..., Any], *given: Any) -> list[str]:
+    """Values and gradients, and which operations there are."""
+    for x, expected in zip(by_jit(f, *given), step_by_step(f, *given), strict=True):
+        numpy.testing.assert_allclose(x, expected, rtol=1e-11, atol=1e-12)
+    lowered = ng.jit(ng.value_and_grad(f, (0, 1))).lower(*given)
+    lines = [line for line in str(lowered.graph).splitlines() if " = " in line]
+    return [line.split(" = ")[1].split("(")[0] for line in lines]
+
+
+@pytest.mark.parametrize("f, x", AT_ONCE, ids=lambda x: getattr(x, "__name__", ""))
+def test_what_steps_add_to_parts_is_added_at_once(f, x):
+    ops = _check(f, x, K)
+    assert "loop" not in ops
+    assert len(ops) < 200  # step by step there are as many for a few steps
+
+
+def test_steps_that_look_at_what_was_added_are_as_they_were():
+    def relaxation(u, k):
+        for i in range(1, STEPS):
+            u[i] += k[i] * (u[i - 1] - 2.0 * u[i] + u[i + 1])
+        return np.sum(u**2)
+
+    assert "loop" in _check(lambda u, k: relaxation(u * 1.0, k), U, K)
+
+
+def test_a_state_beside_what_is_added_to_is_carried():
+    def f(u, k):
+        r, state = np.zeros_like(u), u[0]
+        for e in range(STEPS):
+            state = np.sin(state) + k[e]
+            r[e : e + 2] += state * SHARES[0]
+        return np.sum(r**2) + state
+
+    assert "loop" in _check(f, U, K)
+
+
+def test_an_index_array_that_names_an_element_twice_assigns_the_last():
+    twice = numpy.stack([NODES[:, 0], NODES[:, 1], NODES[:, 0]], axis=1)
+
+    def f(u, k):
+        r = np.zeros_like(u)
+        for e in range(STEPS):
+            r[twice[e]] += k[e] * np.stack([u[e], u[e], 2.0 * u[e]])
+        return np.sum(r**2)
+
+    _check(f, U, K)
+
+
+def test_what_is_read_of_another_region_is_not_added_to():
+    def f(u, k):
+        r = np.zeros((STEPS + 3, STEPS + 3))
+        for e in range(STEPS):
+            r[e : e + 2, e : e + 3] = (r[e : e + 3, e : e + 2] + k[e] * u[e]).reshape(2, 3)
+        return np.sum(r**2)
+
+    _check(f, U, K)
+
+
+def test_arrays_that_are_looked_at_in_between():
+    def f(u, k):
+        r, seen = np.zeros_like(u), 0.0
+        for e in range(STEPS):
+            r[e : e + 2] += k[e] * u[e] * SHARES[0]
+            if e == STEPS // 2:
+                seen = np.sum(r**3)
+        r[0] = seen
+        return np.sum(r**2)
+
+    _check(f, U, K)
+
+
+def test_the_order_of_sums_of_half_precision_stays():
+    def f(x):
+        r = np.zeros(STEPS + 1, np.float16)
+        for e in range(STEPS):
+            r[e % 3 : e % 3 + 2] += x[e] * 1000
+        return np.sum(r)
+
+    x = K.astype(numpy.float16)
+    expected = numpy.zeros(STEPS + 1, numpy.float16)
+    for e in range(STEPS):
+        expected[e % 3 : e % 3 + 2] += x[e] * numpy.float16(1000)
+    assert ng.jit(f)(x).item() == numpy.sum(expected)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_additions(seed):
+    random = numpy.random.default_rng(seed)
+    height, move = random.integers(1, 5), random.integers(-3, 4)
+    size = int(height + abs(move) * (STEPS - 1))
+    starts = move * numpy.arange(STEPS) - min(0, move * (STEPS - 1))
+    others = random.integers(0, size, STEPS)
+    signs = random.choice([-1.0, 1.0], 2)
+
+    def f(u, k):
+        r = np.ones(size) * u[-1]
+        for e in range(STEPS):
+            part = k[e] * np.cos(u[e]) * np.arange(1.0, height + 1.0)
+            r[starts[e] : starts[e] + height] += signs[0] * part
+            r[others[e]] -= signs[1] * u[e]
+        return np.sum(r**2)
+
+    assert "loop" not in _check(f, U, K)
