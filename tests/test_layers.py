@@ -46,7 +46,6 @@ SELDOM = {
     "numba_grad.frontend.compiled_functions.lowered",
     "numba_grad.frontend.python_control_flow.rewriting",
     "numba_grad.graph.native_walks",
-    "numba_grad.transforms.added_parts",
     "numba_grad.transforms.carried_parts",
     "numba_grad.transforms.former_values",
     "numba_grad.transforms.joined_products",
@@ -55,6 +54,7 @@ SELDOM = {
     "numba_grad.transforms.rows_by_index",
     "numba_grad.transforms.repeated_steps",
     "numba_grad.transforms.short_loops",
+    "numba_grad.transforms.written_parts",
     *(f"numba_grad.frontend.{name}" for name in NAMESPACES),
 }
 # What `import numba_grad` leaves to who needs it, of what takes long to import.

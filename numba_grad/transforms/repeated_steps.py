@@ -29,8 +29,8 @@ from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE
 
 if TYPE_CHECKING:
-    from numba_grad.transforms.added_parts import Addition
     from numba_grad.transforms.read_at_calls import ReadAtCalls
+    from numba_grad.transforms.written_parts import WrittenPart
 
 _FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction", "indexing"}
 _WINDOW = 8  # consecutive operations, by which periods are looked for
@@ -73,10 +73,10 @@ class RecordedGraph:
         read_at_calls: "ReadAtCalls | None",
         fewest: int,
         fewest_steps: int,
-        additions: "Mapping[Node, Addition] | None" = None,
+        written: "Mapping[Node, WrittenPart] | None" = None,
     ) -> None:
-        self.additions = {} if additions is None else additions
-        inside = {x for addition in self.additions.values() for x in addition.inside}
+        self.written = {} if written is None else written
+        inside = {x for part in self.written.values() for x in part.inside}
         order = [x for x in order if x not in inside] if inside else order
         self.nodes = order
         self.read_at_calls = read_at_calls
@@ -102,7 +102,7 @@ class RecordedGraph:
         self.base_rows: dict[BaseRow, int] = {}  # those that no step has assigned, as numbers
         if (self.row_accesses == RowAccess.ASSIGNS).any():
             self._read_assigned_rows()
-        self._take_additions()
+        self._take_written_parts()
         # What tells apart inputs outside of the order that may differ from step to step, and where
         # those are that are read at each call.
         self.number_types, self.number_offsets = _types_of_numbers(self.others, read_at_calls)
@@ -158,19 +158,19 @@ class RecordedGraph:
         if windows:
             self._read_windows(windows)
 
-    def _take_additions(self) -> None:
-        """Take assignments that add to an array for operations of the array and what is added."""
-        if not self.additions:
+    def _take_written_parts(self) -> None:
+        """Take assignments that add to an array for operations of it and what is added."""
+        if not self.written:
             return
         numbers = {x: number for number, x in enumerate(self.nodes)}
         kinds: dict[tuple[Any, ...], int] = {}
         kind = int(self.signatures.max(initial=0)) // 2 + 1
-        for node, addition in self.additions.items():
-            number, value = numbers[node], addition.value
-            key = (node.type, value.type, addition.is_subtracted, *addition[2:4])
+        for node, part in self.written.items():
+            number, value = numbers[node], part.value
+            key = (node.type, value.type, *part[1:4])
             self.signatures[number] = 2 * kinds.setdefault(key, kind + len(kinds))
             self.signatures[number] += node.requires_grad
-            self.row_accesses[number], self.row_starts[number] = RowAccess.ADDS, 0
+            self.row_accesses[number], self.row_starts[number] = RowAccess.WRITES, 0
             if value not in numbers:
                 self.others.append(value)
                 numbers[value] = -len(self.others)
@@ -231,7 +231,7 @@ class RecordedGraph:
 
     def assigns_row(self, number: int) -> bool:
         """Whether it changes an array that is no part of a loop."""
-        return number >= 0 and self.row_accesses[number] in (RowAccess.ASSIGNS, RowAccess.ADDS)
+        return number >= 0 and self.row_accesses[number] in (RowAccess.ASSIGNS, RowAccess.WRITES)
 
     def node(self, number: int) -> Node:
         return self.nodes[number] if number >= 0 else self.others[-number - 1]

@@ -29,7 +29,6 @@ from numba_grad.graph.walk import copied, in_order_of_recording, rebuilt
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params, slice_params
-from numba_grad.transforms.added_parts import Addition, additions_in, with_additions
 from numba_grad.transforms.assigned_rows import UPDATE, RowAccess
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loops import loop
@@ -39,6 +38,7 @@ from numba_grad.transforms.repeated_steps import (
     is_fit,
 )
 from numba_grad.transforms.steps_before import Carried, Comparison, StepBefore
+from numba_grad.transforms.written_parts import WrittenPart, parts_written_in, with_written
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
@@ -121,11 +121,11 @@ def reroll(
     some = [node for node in order[::distance] if is_fit(node)]
     if 2 * distance * sum(are_free(some)) < fewest:
         return None  # larger arrays, as most long loops have: not worth a closer look
-    additions: Mapping[Node, Addition] = {}
+    written: Mapping[Node, WrittenPart] = {}
     if limits.largest_row is not None:  # in a compiled function
-        additions = additions_in(order, fixed, read_at_calls)
-    # Without them, steps that look at what was added are steps all the same.
-    for taken in (additions, {}) if additions else ({},):
+        written = parts_written_in(order, fixed, read_at_calls)
+    # Maybe there is a loop only if steps look at what those before have written.
+    for taken in (written, {}) if written else ({},):
         recorded = RecordedGraph(order, fixed, read_at_calls, fewest, limits.steps, taken)
         made = _loop_of(recorded, known, limits)
         if made is not None:
@@ -217,9 +217,9 @@ class _Loop:
     def _with_steps_before(self, reads: dict[int, list[int]]) -> dict[int, list[int]]:
         """Take in the steps before those that repeat; returns what others read, then."""
         if any(self._reads_any_row(place) for place, _ in self.sequences) or any(
-            self._adds(place) for place in self.assigned
+            self._writes_anywhere(place) for place in self.assigned
         ):
-            return reads  # which of all rows it would read, or add to, is not known
+            return reads  # which of all rows it would read, or write, is not known
         while True:
             initial = {key: self._initial_number(*key) for key in self.carried}
             arrays = {chain[-1]: self._array_before(chain) for chain in self._chains()}
@@ -377,21 +377,21 @@ class _Loop:
             if place in self.assigned
         )
 
-    def _adds(self, place: int) -> bool:
-        return self.recorded.row_accesses[self.steps.first + place] == RowAccess.ADDS
+    def _writes_anywhere(self, place: int) -> bool:
+        return self.recorded.row_accesses[self.steps.first + place] == RowAccess.WRITES
 
     def _goes_on(self, chain: Sequence[int]) -> bool:
-        """Whether what is added, if anything, is added to what the step before has left."""
-        adds = [*map(self._adds, chain)]
-        return not any(adds) or (
-            all(adds) and self._source(chain[0]) == chain[-1] - self.steps.period
+        """Whether parts that are anywhere are parts of what the step before has left."""
+        anywhere = [*map(self._writes_anywhere, chain)]
+        return not any(anywhere) or (
+            all(anywhere) and self._source(chain[0]) == chain[-1] - self.steps.period
         )
 
     def _assigns_twice(self, chain: Sequence[int]) -> bool:
         """Whether an element is, maybe."""
         recorded, steps = self.recorded, self.steps
-        if self._adds(chain[0]):
-            return False
+        if self._writes_anywhere(chain[0]):
+            return False  # of which nobody reads one in between
         moves = steps.period * np.arange(steps.times)
         rows, parts = [], []
         for place in chain:
@@ -423,15 +423,12 @@ class _Loop:
         found: dict[int, Node] = {}
         for chain in self._chains():
             array = recorded.node(self._array_before(chain))
+            if self._writes_anywhere(chain[0]):
+                with recording(recorded.nodes[steps.first + chain[-1]].requires_grad):
+                    found[chain[-1]] = with_written(array, self._written(chain, stack_of))
+                continue
             for place in chain:
                 number = steps.first + place
-                if self._adds(place):
-                    nodes = [self._node(place, step) for step in range(self.count)]
-                    additions = [recorded.additions[x] for x in nodes]
-                    with recording(recorded.nodes[number].requires_grad):
-                        values = stack_of[self.assigned[place]]
-                        array = with_additions(array, values, additions)
-                    continue
                 first, move = self._rows(number)
                 part = recorded.row_parts[recorded.part_numbers[number]]
                 rows = reshape(stack_of[self.assigned[place]], (self.count, *part.sizes))
@@ -441,6 +438,16 @@ class _Loop:
                     array = record(UPDATE, (array, rows), params)
             found[chain[-1]] = array
         return found
+
+    def _written(
+        self, chain: Sequence[int], stack_of: dict[int, Node]
+    ) -> list[tuple[Node, list[WrittenPart]]]:
+        """By place of a chain, the values of all steps, and what is known of them."""
+        written, steps = self.recorded.written, range(self.count)
+        return [
+            (stack_of[self.assigned[place]], [written[self._node(place, k)] for k in steps])
+            for place in chain
+        ]
 
     # What others read.
 
@@ -501,8 +508,7 @@ class _Loop:
         numbers = [x for step in self.before for x in step.nodes.values() if x >= 0]
         before = [recorded.nodes[x] for x in numbers]
         within = list(recorded.nodes[steps.first : steps.end])
-        if any(map(self._adds, self.assigned)):
-            within += [x for node in within for x in self._added_by(node)]
+        within += [x for node in within for x in self._inside(node)]
         made = Rerolled(self.count, within, before)
         self._replace(made, reads, finals, stacks)
         if not self._date([*finals, *stacks], made):
@@ -510,9 +516,10 @@ class _Loop:
         is_worth_while = self._is_worth_a_loop() or not any(map(_is_loop, made.recorded))
         return made if is_worth_while else None
 
-    def _added_by(self, node: Node) -> tuple[Node, ...]:
-        addition = self.recorded.additions.get(node)
-        return () if addition is None else addition.inside
+    def _inside(self, node: Node) -> tuple[Node, ...]:
+        """What was recorded for an assignment, and is no node of a step."""
+        part = self.recorded.written.get(node)
+        return () if part is None else part.inside
 
     def _is_worth_a_loop(self) -> bool:
         """Whether it may be an operation of its own, rather than a step for all."""
@@ -746,7 +753,7 @@ class _Loop:
         newest = self.recorded.nodes[-1].serial
         last = self.recorded.nodes[self.steps.end - 1].serial
         later = self.recorded.nodes[self.steps.end :]
-        if any(x.serial < last for node in later for x in self._added_by(node)):
+        if any(x.serial < last for node in later for x in self._inside(node)):
             return False
         own = made.recorded = {
             y

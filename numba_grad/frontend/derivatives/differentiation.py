@@ -360,11 +360,11 @@ class Differentiation:
         if not self.meets_callers:
             looks = not is_searched and self._rerolls
             if OPS["update_slice"] in map(_op, history):
-                # Not every process needs these. Steps that only add to an array do without rows.
+                # Not every process needs these. Steps that look at nothing that they write do without rows.
                 if looks and is_long(history, is_compiled=is_tracing()):
-                    added_parts = imported("numba_grad.transforms.added_parts")
-                    adds = added_parts.additions_in(history, roots, current.trace)
-                    if adds and self._has_rerolled(self._pending(outputs, ends), outputs, ends):
+                    written_parts = imported("numba_grad.transforms.written_parts")
+                    parts = written_parts.parts_written_in(history, roots, current.trace)
+                    if parts and self._has_rerolled(self._pending(outputs, ends), outputs, ends):
                         return self._own_history(outputs)
                 rows_as_values = imported("numba_grad.transforms.rows_as_values")
                 history = rows_as_values.with_rows_as_values(history, roots)
@@ -374,6 +374,9 @@ class Differentiation:
                 and self._has_rerolled(self._pending(outputs, ends), outputs, ends)
             ):
                 return self._own_history(outputs)
+            if OPS["scatter_set"] in map(_op, history):
+                written_parts = imported("numba_grad.transforms.written_parts")
+                history = written_parts.with_known_places(history, roots, current.trace)
             history = without_repeated_views(history, roots)
             history = without_repetitions(history, roots, current.trace, LARGEST_VALUE)
         self.history = (roots, history)

@@ -1,4 +1,4 @@
-"""Parts of an array that the steps of a loop add to: one sum for all steps."""
+"""Parts of an array that the steps of a loop write, or add to: all at once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -104,6 +104,30 @@ def bins(u, k):
     return np.sum(r**2)
 
 
+def symmetric(u, k):
+    a = np.zeros((20, 20))
+    for i in range(20):
+        for j in range(i + 1):
+            a[i, j] = a[j, i] = k[0] * np.exp(-((u[i] - u[j]) ** 2) * k[1])
+    return np.sum((a @ u[:20]) ** 3)
+
+
+def rows_and_elements(u, k):
+    a = np.sin(u[:, None] * u)
+    for e in range(STEPS):
+        a[e % 7] = u * k[e]
+        a[PAIRS[e]] = np.cos(k[e])
+        a[numpy.ix_(NODES[e], NODES[e])] = k[e] * u[e] * SHARES
+    return np.sum(a**3)
+
+
+def set_by_index_arrays(u, k):
+    r = np.ones_like(u)
+    for e in range(STEPS):
+        r[ANYWHERE[e]] = k[e] * u[ANYWHERE[e]][::-1]
+    return np.sum(r**3)
+
+
 def twice_in_turn(u, k):
     for _ in range(2):
         r = np.zeros_like(u)
@@ -125,6 +149,9 @@ AT_ONCE = [
     (windows, ROWS),
     (one_place, U),
     (bins, U),
+    (symmetric, U),
+    (rows_and_elements, U),
+    (set_by_index_arrays, U),
     (twice_in_turn, U),
 ]
 
@@ -139,7 +166,7 @@ def _check(f: Callable[..., Any], *given: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("f, x", AT_ONCE, ids=lambda x: getattr(x, "__name__", ""))
-def test_what_steps_add_to_parts_is_added_at_once(f, x):
+def test_parts_are_written_at_once(f, x):
     ops = _check(f, x, K)
     assert "loop" not in ops
     assert len(ops) < 200  # step by step there are as many for a few steps
@@ -232,3 +259,73 @@ def test_random_additions(seed):
         return np.sum(r**2)
 
     assert "loop" not in _check(f, U, K)
+
+
+# Index arrays that are known, without a loop.
+
+PLACES = numpy.flatnonzero(_RANDOM.random(STEPS + 1) < 0.4)
+DIAGONAL = numpy.diag_indices(STEPS + 1)
+MASK = _RANDOM.random((STEPS + 1, STEPS + 1)) < 0.3
+
+
+def noise_on_a_diagonal(u, k):
+    a = np.outer(u, u)
+    a[DIAGONAL] += k[0] ** 2
+    a[DIAGONAL] -= np.sin(u)
+    return np.sum(a**3)
+
+
+def rows_times_two(u, k):
+    a = np.outer(u, u)
+    a[PLACES] = a[PLACES] + 2.0 * k[0]
+    return np.sum(a**3)
+
+
+def elements_where_a_mask_is_true(u, k):
+    a, b = np.outer(u, u), np.sin(np.outer(u, u)) * k[0]
+    for _ in range(2):
+        a[~MASK] = (a + b)[~MASK]
+        a[MASK] = (2.0 * b)[MASK]
+    return np.sum(a**3)
+
+
+def zeros_at_places(u, k):
+    a = np.outer(u, u)
+    a[np.nonzero(MASK)] = 0.0
+    a[PLACES, PLACES] = k[0]
+    return np.sum(a**3)
+
+
+KNOWN = [noise_on_a_diagonal, rows_times_two, elements_where_a_mask_is_true, zeros_at_places]
+
+
+@pytest.mark.parametrize("f", KNOWN)
+def test_assignments_at_known_places_are_sums_or_choices(f):
+    ops = _check(f, U, K)
+    assert "scatter_set" not in ops
+
+
+def test_assigned_parts_that_somebody_watches_stay():
+    seen = []
+
+    def f(u):
+        a = u * u
+        part = (a + 1.0)[PLACES]
+        part.register_hook(seen.append)
+        a[PLACES] = part
+        return np.sum(a)
+
+    numpy.testing.assert_allclose(ng.grad(f)(U), 2.0 * U)
+    assert len(seen) == 1
+    numpy.testing.assert_array_equal(np.asarray(seen[0]), numpy.ones(len(PLACES)))
+
+
+def test_places_that_are_named_twice_have_what_was_assigned_last():
+    twice = numpy.array([3, 5, 3])
+
+    def f(u, k):
+        u[twice] = k[:3]
+        u[twice] += k[3:6]
+        return np.sum(u**2)
+
+    assert "scatter_set" in _check(lambda u, k: f(u * 1.0, k), U, K)
