@@ -246,5 +246,8 @@ def _same_bytes(array: np.ndarray, copy: np.ndarray) -> bool:
     """Whether `copy`, contiguous and in native byte order, holds what is in `array`."""
     if array.nbytes <= _FEW_BYTES and array.dtype == copy.dtype:
         return array.tobytes() == copy.tobytes()  # a tenth of the time
-    own = np.asarray(array, copy.dtype, order="C").reshape(-1)
-    return np.array_equal(own.view(np.uint8), copy.reshape(-1).view(np.uint8))
+    own = np.asarray(array, copy.dtype, order="C")
+    if own.size != copy.size:
+        return False
+    words = np.uint64 if own.nbytes % 8 == 0 else np.uint8
+    return bool((own.reshape(-1).view(words) == copy.reshape(-1).view(words)).all())
