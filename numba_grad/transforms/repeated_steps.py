@@ -103,6 +103,9 @@ class RecordedGraph:
         if (self.row_accesses == RowAccess.ASSIGNS).any():
             self._read_assigned_rows()
         self._take_written_parts()
+        # Whether a node changes an array that is no part of a loop.
+        kinds = self.row_accesses
+        self.are_written = (kinds == RowAccess.ASSIGNS) | (kinds == RowAccess.WRITES)
         # What tells apart inputs outside of the order that may differ from step to step, and where
         # those are that are read at each call.
         self.number_types, self.number_offsets = _types_of_numbers(self.others, read_at_calls)
@@ -231,7 +234,7 @@ class RecordedGraph:
 
     def assigns_row(self, number: int) -> bool:
         """Whether it changes an array that is no part of a loop."""
-        return number >= 0 and self.row_accesses[number] in (RowAccess.ASSIGNS, RowAccess.WRITES)
+        return number >= 0 and bool(self.are_written[number])
 
     def node(self, number: int) -> Node:
         return self.nodes[number] if number >= 0 else self.others[-number - 1]

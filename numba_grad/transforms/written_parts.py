@@ -50,38 +50,41 @@ def parts_written_in(
     order: Sequence[Node], fixed: Collection[Node], read_at_calls: "ReadAtCalls | None"
 ) -> dict[Node, WrittenPart]:
     """By assignment, those of `order` that many others follow, each to what the one before left."""
-    assignments = [x for x in order if x.op is _UPDATE or x.op is _SCATTER]
+    assignments = [
+        x
+        for x in order
+        if x.op is _UPDATE
+        or (x.op is _SCATTER and _places_of_indices(x, read_at_calls) is not None)
+    ]
     if len(assignments) < FEWEST_STEPS:
-        return {}
-    found = {x: y for x in assignments if (y := _written(x, read_at_calls)) is not None}
-    if len(found) < FEWEST_STEPS:
         return {}
     readers = Counter([x for node in order for x in node.inputs])
     readers.update(fixed)
+    added = {x: _added(x, read_at_calls) for x in assignments}
     chains: dict[Node, list[Node]] = {}  # by the last assignment
-    for node, written in found.items():
-        array, inside = node.inputs[0], written.inside
+    for node, sum in added.items():
+        array, inside = node.inputs[0], () if sum is None else sum.inside
         is_held = node in fixed or not all(are_free([node, *inside]))
-        if is_held or any(readers[x] > 1 for x in inside):
+        size = node.inputs[1].type.size
+        if is_held or not 0 < size <= LARGEST_VALUE or any(readers[x] > 1 for x in inside):
             continue
-        is_before = array in chains and (found[array].how == "set") == (written.how == "set")
+        is_before = array in chains and (added[array] is None) == (sum is None)
         is_looked_at = readers[array] > 1 + bool(inside)
         chain = chains.pop(array) if is_before and not is_looked_at else []
         chains[node] = [*chain, node]
-    return {x: found[x] for chain in chains.values() if _is_fit(chain, found) for x in chain}
+    fit = [x for x in chains.values() if len(x) >= FEWEST_STEPS and (added[x[0]] or _is_fit(x))]
+    return {x: _written(x, added[x], read_at_calls) for chain in fit for x in chain}
 
 
-def _is_fit(chain: Sequence[Node], found: dict[Node, WrittenPart]) -> bool:
-    """Whether these are many, at places that other passes know nothing of: they know rows, written
+def _is_fit(chain: Sequence[Node]) -> bool:
+    """Whether assignments are at places that other passes know nothing of: they know rows, written
     one after the other, in few parts."""
-    if len(chain) < FEWEST_STEPS or found[chain[0]].how != "set":
-        return len(chain) >= FEWEST_STEPS
     if any(x.op is _SCATTER for x in chain):
         return True
     rows = [x.params["starts"][:1] for x in chain]
     parts = {(x.params["starts"][1:], x.inputs[1].type) for x in chain}
-    changes = sum([x != y for x, y in itertools.pairwise(rows)])
-    return len(parts) > MOST_PARTS and changes >= len(set(rows))
+    changes = [x != y for x, y in itertools.pairwise(rows)]
+    return len(parts) > MOST_PARTS and changes.count(True) >= len(set(rows))
 
 
 def _is_each_once(numbers: np.ndarray) -> bool:
@@ -96,26 +99,30 @@ def _elements(written: WrittenPart) -> np.ndarray:
     return (written.places[:, None] * written.width + np.arange(written.width)).ravel()
 
 
-def _written(node: Node, read_at_calls: "ReadAtCalls | None") -> WrittenPart | None:
-    _, value, *indices = node.inputs
-    if not 0 < value.type.size <= LARGEST_VALUE:
-        return None
-    places = _places_of_indices(node, read_at_calls) if indices else _places_of_region(node)
-    if places is None:
-        return None
+def _written(node: Node, sum: "_Sum | None", read_at_calls: "ReadAtCalls | None") -> WrittenPart:
+    value = node.inputs[1]
+    if node.op is _UPDATE:
+        places = _places_of_region(node)
+    else:
+        places = _places_of_indices(node, read_at_calls)
+        assert places is not None
     width = value.type.size // len(places)
-    added = _added(node, read_at_calls)
-    if added is None:
+    if sum is None:
         return WrittenPart(value, "set", value.shape, width, places)
-    new, part, inside = added
-    term = new.inputs[new.inputs[0] is part]
-    return WrittenPart(term, new.op.name, part.shape, width, places, inside)
+    return WrittenPart(sum.term, sum.node.op.name, sum.part.shape, width, places, sum.inside)
 
 
-def _added(
-    node: Node, read_at_calls: "ReadAtCalls | None"
-) -> tuple[Node, Node, tuple[Node, ...]] | None:
-    """Of `x[part] = x[part] + v`: the sum, x[part], and all that was recorded for it."""
+class _Sum(NamedTuple):
+    """`x[part] + v`, where it is assigned to that part."""
+
+    node: Node
+    part: Node
+    term: Node
+    inside: tuple[Node, ...]  # all that was recorded for it
+
+
+def _added(node: Node, read_at_calls: "ReadAtCalls | None") -> _Sum | None:
+    """Of `x[part] = x[part] + v`."""
     array, new, *indices = node.inputs
     inside = [new]
     while new.op.name == "reshape":
@@ -129,7 +136,8 @@ def _added(
             region = {} if indices else {**node.params, "sizes": node.inputs[1].shape}
             is_same = all(part.params[key] == value for key, value in region.items())
             if is_same and _are_equal(part.inputs[1:], indices, read_at_calls):
-                return new, part, (*inside, part)
+                term = new.inputs[new.inputs[0] is part]
+                return _Sum(new, part, term, (*inside, part))
     return None
 
 
@@ -302,11 +310,10 @@ def _sum_or_choice(
         return None
     added = _added(node, read_at_calls)
     if added is not None:
-        new, part, inside = added
-        if not all(are_free(inside)) or part.shape != value.shape:
+        if not all(are_free(added.inside)) or added.part.shape != value.shape:
             return None
-        term = broadcast_to(new.inputs[new.inputs[0] is part], value.shape)
-        term = _NEGATIVE(term) if new.op.name == "subtract" else term
+        term = broadcast_to(added.term, value.shape)
+        term = _NEGATIVE(term) if added.node.op.name == "subtract" else term
         return OPS["scatter_add"](array, term, *indices, checked=False)
     if value.op.name == "broadcast_to":
         [value] = value.inputs
