@@ -374,7 +374,8 @@ class Differentiation:
                 and self._has_rerolled(self._pending(outputs, ends), outputs, ends)
             ):
                 return self._own_history(outputs)
-            if OPS["scatter_set"] in map(_op, history):
+            # To look at indices takes time, so where a function is compiled.
+            if is_tracing() and OPS["scatter_set"] in map(_op, history):
                 written_parts = imported("numba_grad.transforms.written_parts")
                 history = written_parts.with_known_places(history, roots, current.trace)
             history = without_repeated_views(history, roots)
