@@ -327,3 +327,25 @@ def test_places_that_are_named_twice_have_what_was_assigned_last():
         return np.sum(u**2)
 
     assert "scatter_set" in _check(lambda u, k: f(u * 1.0, k), U, K)
+
+
+def test_index_arrays_and_masks_that_change_between_calls():
+    places, mask, nodes = PLACES.copy(), MASK.copy(), NODES.copy()
+
+    def f(u, k):
+        a = np.outer(u, u)
+        a[places] += k[0]
+        a[~mask] = np.sin(a)[~mask]
+        r = np.zeros_like(u)
+        for e in range(STEPS):
+            r[nodes[e]] += k[e] * u[nodes[e]] ** 2
+        return np.sum(a**2) + np.sum(r**2)
+
+    g = ng.jit(ng.value_and_grad(f, (0, 1)))
+    for _ in range(3):
+        value, gradients = g(U, K)
+        expected, *others = step_by_step(f, U, K)
+        numpy.testing.assert_allclose(value, expected, rtol=1e-12)
+        for x, y in zip(gradients, others, strict=True):
+            numpy.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-12)
+        places[0], mask[:3], nodes[4] = places[1], ~mask[:3], nodes[4, 0]
