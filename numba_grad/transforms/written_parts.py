@@ -20,6 +20,7 @@ import numpy as np
 
 from numba_grad.graph.node import LEAF, OPS, Node, leaf, next_serial, recording
 from numba_grad.graph.survey import are_free
+from numba_grad.graph.types import CPU
 from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.ops.families import broadcast_to, reshape
 from numba_grad.ops.movement import region_params
@@ -62,13 +63,13 @@ def parts_written_in(
     readers.update(fixed)
     added = {x: _added(x, read_at_calls) for x in assignments}
     chains: dict[Node, list[Node]] = {}  # by the last assignment
-    for node, sum in added.items():
-        array, inside = node.inputs[0], () if sum is None else sum.inside
+    for node, addition in added.items():
+        array, inside = node.inputs[0], () if addition is None else addition.inside
         is_held = node in fixed or not all(are_free([node, *inside]))
-        size = node.inputs[1].type.size
-        if is_held or not 0 < size <= LARGEST_VALUE or any(readers[x] > 1 for x in inside):
+        is_fit = 0 < node.inputs[1].type.size <= LARGEST_VALUE and node.type.device == CPU
+        if is_held or not is_fit or any(readers[x] > 1 for x in inside):
             continue
-        is_before = array in chains and (added[array] is None) == (sum is None)
+        is_before = array in chains and (added[array] is None) == (addition is None)
         is_looked_at = readers[array] > 1 + bool(inside)
         chain = chains.pop(array) if is_before and not is_looked_at else []
         chains[node] = [*chain, node]
@@ -99,7 +100,9 @@ def _elements(written: WrittenPart) -> np.ndarray:
     return (written.places[:, None] * written.width + np.arange(written.width)).ravel()
 
 
-def _written(node: Node, sum: "_Sum | None", read_at_calls: "ReadAtCalls | None") -> WrittenPart:
+def _written(
+    node: Node, addition: "_Addition | None", read_at_calls: "ReadAtCalls | None"
+) -> WrittenPart:
     value = node.inputs[1]
     if node.op is _UPDATE:
         places = _places_of_region(node)
@@ -107,12 +110,14 @@ def _written(node: Node, sum: "_Sum | None", read_at_calls: "ReadAtCalls | None"
         places = _places_of_indices(node, read_at_calls)
         assert places is not None
     width = value.type.size // len(places)
-    if sum is None:
+    if addition is None:
         return WrittenPart(value, "set", value.shape, width, places)
-    return WrittenPart(sum.term, sum.node.op.name, sum.part.shape, width, places, sum.inside)
+    return WrittenPart(
+        addition.term, addition.node.op.name, addition.part.shape, width, places, addition.inside
+    )
 
 
-class _Sum(NamedTuple):
+class _Addition(NamedTuple):
     """`x[part] + v`, where it is assigned to that part."""
 
     node: Node
@@ -121,7 +126,7 @@ class _Sum(NamedTuple):
     inside: tuple[Node, ...]  # all that was recorded for it
 
 
-def _added(node: Node, read_at_calls: "ReadAtCalls | None") -> _Sum | None:
+def _added(node: Node, read_at_calls: "ReadAtCalls | None") -> _Addition | None:
     """Of `x[part] = x[part] + v`."""
     array, new, *indices = node.inputs
     inside = [new]
@@ -137,7 +142,7 @@ def _added(node: Node, read_at_calls: "ReadAtCalls | None") -> _Sum | None:
             is_same = all(part.params[key] == value for key, value in region.items())
             if is_same and _are_equal(part.inputs[1:], indices, read_at_calls):
                 term = new.inputs[new.inputs[0] is part]
-                return _Sum(new, part, term, (*inside, part))
+                return _Addition(new, part, term, (*inside, part))
     return None
 
 
@@ -180,7 +185,7 @@ def _known(x: Node, read_at_calls: "ReadAtCalls | None") -> np.ndarray | None:
     shape = x.shape
     if x.op.name == "broadcast_to":
         [x] = x.inputs
-    if x.op is not LEAF or x.value is None:
+    if x.op is not LEAF or x.value is None or x.type.device != CPU:
         return None
     if read_at_calls is not None and read_at_calls.place_of(x) is not None:
         return None
@@ -280,10 +285,11 @@ def with_known_places(
     kept: list[Node] = []
     instead: dict[Node, Node] = {}
     masks: dict[bytes, Node] = {}
+    since = next_serial()
     for node in order:
         if not instead.keys().isdisjoint(node.inputs):
             node.inputs = tuple([instead.get(x, x) for x in node.inputs])
-        since, new = next_serial(), None
+        new: Node | None = None
         if node.op is _SCATTER and node not in roots and all(are_free([node, node.inputs[1]])):
             with recording(node.requires_grad):
                 new = _sum_or_choice(node, masks, read_at_calls)
