@@ -360,8 +360,7 @@ class Differentiation:
         if not self.meets_callers:
             looks = not is_searched and self._rerolls
             if OPS["update_slice"] in map(_op, history):
-                # Not every process needs these. Steps that look at nothing that they write do without
-                # rows.
+                # Not every process needs these. Steps that never read what they write have no rows.
                 if looks and is_long(history, is_compiled=is_tracing()):
                     written_parts = imported("numba_grad.transforms.written_parts")
                     parts = written_parts.parts_written_in(history, roots, current.trace)
