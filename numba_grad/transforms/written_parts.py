@@ -230,8 +230,9 @@ def _rows_of(
     move = int(moves[0, 0]) if (moves == moves[0, 0]).all() else None
     if move is not None and _are_blocks(places[0], move, array.type.size // width):
         places, width, move = places[:, ::move] // move, width * move, 1
-    few = places.shape[1] <= _MOST_PLACES
-    return reshape(values, (*places.shape, width)), places, move if few else None
+    # Slices of few elements of many, as of a diagonal, take longer than an index array.
+    is_fit = places.shape[1] <= _MOST_PLACES and 4 * places.size * width >= array.type.size
+    return reshape(values, (*places.shape, width)), places, move if is_fit else None
 
 
 def _with_any_set(array: Node, values: Sequence[Node], elements: Sequence[np.ndarray]) -> Node:
