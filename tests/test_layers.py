@@ -55,6 +55,7 @@ SELDOM = {
     "numba_grad.transforms.repeated_steps",
     "numba_grad.transforms.short_loops",
     "numba_grad.transforms.sums_of_points",
+    "numba_grad.transforms.written_parts",
     *(f"numba_grad.frontend.{name}" for name in NAMESPACES),
 }
 # What `import numba_grad` leaves to who needs it, of what takes long to import.

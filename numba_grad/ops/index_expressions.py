@@ -41,7 +41,7 @@ from numba_grad.ops.movement import (
     slice_params,
     update_slice,
 )
-from numba_grad.ops.neighbouring_indices import neighbours_on_axes
+from numba_grad.ops.neighbouring_indices import neighbours_on_axes, written_to_neighbours
 
 Shape = tuple[int, ...]
 ValueOf = Callable[[Node], np.ndarray]
@@ -550,9 +550,12 @@ def _write(x: Node, expression: IndexExpression, v: Node, write_slice: Op, scatt
     order = _operand_order(basic, advanced)
     target = _indexed_axes_first(x, basic, advanced)
     indices_first = permuted(v, inverse_permutation(_result_order(expression)))
-    written = scatter(
-        target, indices_first, *_index_nodes(advanced, x.type.device), **_params(advanced)
-    )
+    written = None
+    if len(advanced.arrays) == 1 and isinstance(advanced.arrays[0], np.ndarray):
+        written = written_to_neighbours(target, advanced.arrays[0], indices_first, write_slice)
+    if written is None:
+        indices = _index_nodes(advanced, x.type.device)
+        written = scatter(target, indices_first, *indices, **_params(advanced))
     written = permuted(written, inverse_permutation(order))
     return _replace_region(x, basic, written)
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from numba_grad.graph.node import OPS, Node, record
+from numba_grad.graph.node import OPS, Node, Op, record
 from numba_grad.ops.families import reshape
-from numba_grad.ops.movement import slice_params
+from numba_grad.ops.movement import region_params, slice_params
 
 # How far neighbours are, and how many there are of an element: what indices say becomes part of a
 # program, of which there is one for each distance. Any other subset of elements stays data.
@@ -45,6 +45,18 @@ def neighbours_on_axes(
             return None
         taken = _neighbours(taken, axis, line.ravel())
     return taken
+
+
+def written_to_neighbours(x: Node, index: np.ndarray, v: Node, write_slice: Op) -> Node | None:
+    """`x` after `write_slice` of `v` at `index` of its first axis, one after the other; None if
+    these are no neighbours."""
+    runs = _runs(index, x.shape[0]) if index.ndim == 1 else None
+    first, rest = 0, len(x.shape) - 1
+    for start, count in runs or ():
+        part = v if count == len(index) else _part(v, 0, first, count)
+        x = record(write_slice, (x, part), region_params((start, *(0,) * rest), (1,) * (rest + 1)))
+        first += count
+    return None if runs is None else x
 
 
 def _neighbours(x: Node, axis: int, index: np.ndarray) -> Node | None:

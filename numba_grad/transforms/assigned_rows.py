@@ -20,7 +20,7 @@ UPDATE, SLICE = OPS["update_slice"], OPS["slice"]
 
 LONGEST_WINDOW = 8  # rows, which the steps carry then
 _number_of = itemgetter(0)
-_MOST_PARTS = 16  # of one row, each assigned for itself: beyond, they are looked at as they are
+MOST_PARTS = 16  # of one row, each assigned for itself: beyond, they are looked at as they are
 
 
 class RowAccess(enum.IntEnum):
@@ -30,6 +30,7 @@ class RowAccess(enum.IntEnum):
     ASSIGNS = 1
     READS = 2
     READS_WINDOW = 3
+    WRITES = 4  # any elements (`written_parts.py`)
 
 
 class RowPart(NamedTuple):
@@ -89,7 +90,7 @@ class _Chain:
     def found(self, source: int, row: int, part: int) -> "_Found | None":
         """What `source`, one of these arrays, has there; None if that is of too many parts."""
         assigned = self.rows.get(row, {})
-        if len(assigned) > _MOST_PARTS:
+        if len(assigned) > MOST_PARTS:
             return None
         latest, found = -1, _Found(None, self.base)
         for other in self.meetings.among(assigned, part):

@@ -103,7 +103,7 @@ def _added(total: Node, after: Node) -> Node | None:
     terms: list[tuple[Node, Node]] = []
     while after is not total:
         of_total = [x for x in after.inputs if x in dependent]
-        if len(of_total) != 1 or not _adds(after, of_total[0]):
+        if len(of_total) != 1 or not adds(after, of_total[0]):
             return None
         [term] = [x for x in after.inputs if x is not of_total[0]]
         terms.append((after, term))
@@ -118,7 +118,7 @@ def _added(total: Node, after: Node) -> Node | None:
     return added
 
 
-def _adds(node: Node, total: Node) -> bool:
+def adds(node: Node, total: Node) -> bool:
     """Whether it adds something to `total`, or subtracts something from it, so that it does not
     matter in which order. Sums of half precision are rounded after each addition."""
     is_sum = node.op is _ADD or (node.op is _SUBTRACT and node.inputs[0] is total)

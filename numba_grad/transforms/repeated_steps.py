@@ -5,7 +5,7 @@ inputs are at the same distance (in this step or an earlier one), or the same no
 numbers and rows that follow each other.
 """
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE, LONG_S
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
+    from numba_grad.transforms.written_parts import WrittenPart
 
 _FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction", "indexing"}
 _OF_POINTS, _ALSO_OF_POINTS = ("elementwise", "literal"), ("broadcast_to", "reshape", "sum")
@@ -89,7 +90,11 @@ class RecordedGraph:
         fewest: int,
         fewest_steps: int,
         largest: int,
+        written: "Mapping[Node, WrittenPart] | None" = None,
     ) -> None:
+        self.written = {} if written is None else written
+        inside = {x for part in self.written.values() for x in part.inside}
+        order = [x for x in order if x not in inside] if inside else order
         self.nodes = order
         self.read_at_calls = read_at_calls
         self.fewest = fewest
@@ -114,6 +119,10 @@ class RecordedGraph:
         self.base_rows: dict[BaseRow, int] = {}  # those that no step has assigned, as numbers
         if (self.row_accesses == RowAccess.ASSIGNS).any():
             self._read_assigned_rows()
+        self._take_written_parts()
+        # Whether a node changes an array that is no part of a loop.
+        kinds = self.row_accesses
+        self.are_written = (kinds == RowAccess.ASSIGNS) | (kinds == RowAccess.WRITES)
         # What tells apart inputs outside of the order that may differ from step to step, and where
         # those are that are read at each call.
         self.number_types, self.number_offsets = _types_of_numbers(self.others, read_at_calls)
@@ -169,6 +178,26 @@ class RecordedGraph:
         if windows:
             self._read_windows(windows)
 
+    def _take_written_parts(self) -> None:
+        """Take assignments that add to an array for operations of it and what is added."""
+        if not self.written:
+            return
+        numbers = {x: number for number, x in enumerate(self.nodes)}
+        kinds: dict[tuple[Any, ...], int] = {}
+        kind = int(self.signatures.max(initial=0)) // 2 + 1
+        for node, part in self.written.items():
+            number, value = numbers[node], part.value
+            key = (node.type, value.type, *part[1:4])
+            self.signatures[number] = 2 * kinds.setdefault(key, kind + len(kinds))
+            self.signatures[number] += node.requires_grad
+            self.row_accesses[number], self.row_starts[number] = RowAccess.WRITES, 0
+            if value not in numbers:
+                self.others.append(value)
+                numbers[value] = -len(self.others)
+            first = self.first_inputs[number]
+            for inputs in (self.inputs, self.inputs_in_graph):
+                inputs[first + 1 : first + self.arities[number]] = numbers[value]
+
     def _read_windows(self, windows: dict[int, list[int | BaseRow]]) -> None:
         """Take the rows of a window for what reads it: an operation of its own kind as well."""
         kinds: dict[tuple[Any, ...], int] = {}
@@ -221,7 +250,8 @@ class RecordedGraph:
         return number if number >= 0 else assigned
 
     def assigns_row(self, number: int) -> bool:
-        return number >= 0 and self.row_accesses[number] == RowAccess.ASSIGNS
+        """Whether it changes an array that is no part of a loop."""
+        return number >= 0 and bool(self.are_written[number])
 
     def node(self, number: int) -> Node:
         return self.nodes[number] if number >= 0 else self.others[-number - 1]

@@ -39,6 +39,7 @@ from numba_grad.transforms.repeated_steps import (
     is_worth_while,
 )
 from numba_grad.transforms.steps_before import Carried, Comparison, StepBefore
+from numba_grad.transforms.written_parts import WrittenPart, parts_written_in, with_written
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
@@ -88,12 +89,12 @@ class Rerolled:
             node.inputs = self.inputs(node)
 
     def _outside(self, order: Sequence[Node], roots: Sequence[Node]) -> list[Node]:
-        """What `roots` depend on, and is in no step: these stand one after the other."""
+        """What `roots` depend on, and is in no step."""
         needed = set(roots)
-        first = order.index(self.steps[0])
+        inside = set(self.steps)
         found = []
-        for node in reversed([*order[:first], *order[first + len(self.steps) :]]):
-            if node in needed:
+        for node in reversed(order):
+            if node in needed and node not in inside:
                 found.append(node)
                 needed.update(self.inputs(node))
         return found[::-1]
@@ -122,18 +123,33 @@ def reroll(
     some = [node for node in order[::distance] if is_fit(node, limits.largest_value)]
     if 2 * distance * sum(are_free(some)) < fewest:
         return None  # larger arrays, as most long loops have: not worth a closer look
-    recorded = RecordedGraph(
-        order, fixed, read_at_calls, fewest, limits.steps, limits.largest_value
-    )
+    written: Mapping[Node, WrittenPart] = {}
+    if limits.largest_row is not None:  # in a compiled function
+        written = parts_written_in(order, fixed, read_at_calls)
+    # Maybe there is a loop only if steps look at what those before have written.
+    for taken in (written, {}) if written else ({},):
+        recorded = RecordedGraph(
+            order, fixed, read_at_calls, fewest, limits.steps, limits.largest_value, taken
+        )
+        made = _loop_of(recorded, known, limits)
+        if made is not None:
+            return made
+    return None
+
+
+def _loop_of(
+    recorded: RecordedGraph, known: Callable[[CallTarget], CallTarget], limits: Limits
+) -> Rerolled | None:
     candidates = [(recorded.repetition(), limits)]
     reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
-    if reads_rows and 2 * _size(candidates[0][0]) < len(order):
+    if reads_rows and 2 * _size(candidates[0][0]) < len(recorded.nodes):
         # All at once, by index arrays, steps may read any rows: a sum over a list of bonds, or all
         # passes of a loop in a loop.
         found = recorded.repetition(any_rows=True), limits._replace(nodes=_NO_LOOP)
         candidates.insert(0 if _size(found[0]) > 2 * _size(candidates[0][0]) else 1, found)
     for steps, limits in candidates:
-        if steps is None or not is_worth_while(order[steps.first : steps.first + steps.period]):
+        nodes = recorded.nodes
+        if steps is None or not is_worth_while(nodes[steps.first : steps.first + steps.period]):
             continue
         made = _Loop(recorded, steps, known, limits).made()
         if made is not None:
@@ -207,8 +223,10 @@ class _Loop:
 
     def _with_steps_before(self, reads: dict[int, list[int]]) -> dict[int, list[int]]:
         """Take in the steps before those that repeat; returns what others read, then."""
-        if any(self._reads_any_row(place) for place, _ in self.sequences):
-            return reads  # which of all rows it would read is not known
+        if any(self._reads_any_row(place) for place, _ in self.sequences) or any(
+            self._writes_anywhere(place) for place in self.assigned
+        ):
+            return reads  # which of all rows it would read, or write, is not known
         while True:
             initial = {key: self._initial_number(*key) for key in self.carried}
             arrays = {chain[-1]: self._array_before(chain) for chain in self._chains()}
@@ -356,7 +374,7 @@ class _Loop:
             if any(recorded.assigns_row(x) and x >= steps.first - steps.period for x in read):
                 return False
         chains = self._chains()
-        if any(self._assigns_twice(chain) for chain in chains):
+        if not all(map(self._goes_on, chains)) or any(map(self._assigns_twice, chains)):
             return False
         ends = {chain[-1] for chain in chains}
         last = [self.count - 1]
@@ -366,9 +384,21 @@ class _Loop:
             if place in self.assigned
         )
 
+    def _writes_anywhere(self, place: int) -> bool:
+        return self.recorded.row_accesses[self.steps.first + place] == RowAccess.WRITES
+
+    def _goes_on(self, chain: Sequence[int]) -> bool:
+        """Whether parts that are anywhere are parts of what the step before has left."""
+        anywhere = [*map(self._writes_anywhere, chain)]
+        return not any(anywhere) or (
+            all(anywhere) and self._source(chain[0]) == chain[-1] - self.steps.period
+        )
+
     def _assigns_twice(self, chain: Sequence[int]) -> bool:
         """Whether an element is, maybe."""
         recorded, steps = self.recorded, self.steps
+        if self._writes_anywhere(chain[0]):
+            return False  # of which nobody reads one in between
         moves = steps.period * np.arange(steps.times)
         rows, parts = [], []
         for place in chain:
@@ -400,6 +430,10 @@ class _Loop:
         found: dict[int, Node] = {}
         for chain in self._chains():
             array = recorded.node(self._array_before(chain))
+            if self._writes_anywhere(chain[0]):
+                with recording(recorded.nodes[steps.first + chain[-1]].requires_grad):
+                    found[chain[-1]] = with_written(array, self._written(chain, stack_of))
+                continue
             for place in chain:
                 number = steps.first + place
                 first, move = self._rows(number)
@@ -411,6 +445,16 @@ class _Loop:
                     array = record(UPDATE, (array, rows), params)
             found[chain[-1]] = array
         return found
+
+    def _written(
+        self, chain: Sequence[int], stack_of: dict[int, Node]
+    ) -> list[tuple[Node, list[WrittenPart]]]:
+        """By place of a chain, the values of all steps, and what is known of them."""
+        written, steps = self.recorded.written, range(self.count)
+        return [
+            (stack_of[self.assigned[place]], [written[self._node(place, k)] for k in steps])
+            for place in chain
+        ]
 
     # What others read.
 
@@ -470,12 +514,19 @@ class _Loop:
         finals, stacks = loop(body, initial, rows, constants, self.count)
         numbers = [x for step in self.before for x in step.nodes.values() if x >= 0]
         before = [recorded.nodes[x] for x in numbers]
-        made = Rerolled(self.count, recorded.nodes[steps.first : steps.end], before)
+        within = list(recorded.nodes[steps.first : steps.end])
+        within += [x for node in within for x in self._inside(node)]
+        made = Rerolled(self.count, within, before)
         self._replace(made, reads, finals, stacks)
         if not self._date([*finals, *stacks], made):
             return None
         is_better = self._is_worth_a_loop() or not any(map(_is_loop, made.recorded))
         return made if is_better else None
+
+    def _inside(self, node: Node) -> tuple[Node, ...]:
+        """What was recorded for an assignment, and is no node of a step."""
+        part = self.recorded.written.get(node)
+        return () if part is None else part.inside
 
     def _is_worth_a_loop(self) -> bool:
         """Whether it may be an operation of its own, rather than a step for all."""
@@ -708,6 +759,9 @@ class _Loop:
         joined = [x for pieces in made.pieces.values() for x in pieces]
         newest = self.recorded.nodes[-1].serial
         last = self.recorded.nodes[self.steps.end - 1].serial
+        later = self.recorded.nodes[self.steps.end :]
+        if any(x.serial < last for node in later for x in self._inside(node)):
+            return False
         own = made.recorded = {
             y
             for x in (*results, *made.instead.values(), *joined)

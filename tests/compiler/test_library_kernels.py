@@ -305,17 +305,18 @@ def test_positions_of_extremes_so_far(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["bool", "int16", "float16", "float64", "complex128"])
 @pytest.mark.parametrize("adds", [True, False])
+@pytest.mark.parametrize("checked", [True, False])
 @pytest.mark.parametrize(
     ("shape", "index_count"), [((5,), 1), ((4, 3), 1), ((4, 3), 2), ((3, 4, 700), 2), ((5, 0), 1)]
 )
-def test_scattering(name: str, adds: bool, shape: tuple, index_count: int) -> None:
+def test_scattering(name: str, adds: bool, checked: bool, shape: tuple, index_count: int) -> None:
     rng = np.random.default_rng(8)
     dtype = np.dtype(name)
     x = random(rng, dtype, *shape)
     sizes, rest = shape[:index_count], shape[index_count:]
     index_types = [np.dtype(np.int64), np.dtype(np.uint8)][:index_count]
     indices = [
-        rng.integers(-n if t.kind == "i" else 0, n, (2, 6)).astype(t)
+        rng.integers(-n if checked and t.kind == "i" else 0, n, (2, 6)).astype(t)
         for n, t in zip(sizes, index_types, strict=True)
     ]
     v = random(rng, dtype, 2, 6, *rest)
@@ -332,6 +333,7 @@ def test_scattering(name: str, adds: bool, shape: tuple, index_count: int) -> No
         int(np.prod(rest)),
         adds=adds,
         sites=[ErrorSite("index", "scatter", axis) for axis in range(index_count)],
+        checked=checked,
     )
     assert_array_equal(run(call, [x, v, *indices], shape, dtype), expected)
 

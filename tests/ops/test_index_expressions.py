@@ -346,6 +346,25 @@ def test_neighbours_of_all_elements_are_slices(name):
     np.testing.assert_array_equal(computed(node), x[index])
 
 
+OF_TWO_AXES = {"both", "mesh", "windows", "many windows", "in a list"}
+
+
+@pytest.mark.parametrize("name", [x for x in NEIGHBOURS if x not in OF_TWO_AXES])
+def test_neighbours_of_all_elements_are_written_as_slices(name):
+    random = np.random.default_rng(0)
+    x, index = random.normal(size=(12, 20, 9)), NEIGHBOURS[name]
+    v = random.normal(size=x[index].shape)
+    for assign in (assign_index, add_at_index):
+        node = assign(leaf(x), index, leaf(v))
+        assert not {"scatter_set", "scatter_add"} & set(operations(node))
+        expected = x.copy()
+        if assign is assign_index:
+            expected[index] = v
+        else:
+            np.add.at(expected, index, v)
+        np.testing.assert_array_equal(computed(node), expected)
+
+
 OTHERS = {
     "a batch": np.arange(4, 9),  # a program for each would be many
     "all but one": np.delete(np.arange(40), 3),

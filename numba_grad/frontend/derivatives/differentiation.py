@@ -358,17 +358,26 @@ class Differentiation:
         history, met, _ = history_of(roots, ends, since=self.first_serial)
         self.meets_callers = not ends.issuperset(met)
         if not self.meets_callers:
+            looks = not is_searched and self._rerolls
             if OPS["update_slice"] in map(_op, history):
-                # Not every process needs it.
+                # Not every process needs these. Steps that never read what they write have no rows.
+                if looks and is_long(history, is_compiled=is_tracing()):
+                    written_parts = imported("numba_grad.transforms.written_parts")
+                    parts = written_parts.parts_written_in(history, roots, current.trace)
+                    if parts and self._has_rerolled(self._pending(outputs, ends), outputs, ends):
+                        return self._own_history(outputs)
                 rows_as_values = imported("numba_grad.transforms.rows_as_values")
                 history = rows_as_values.with_rows_as_values(history, roots)
-            looks = not is_searched and self._rerolls
             if (
                 looks
                 and is_long(history, is_compiled=is_tracing())
                 and self._has_rerolled(self._pending(outputs, ends), outputs, ends)
             ):
                 return self._own_history(outputs)
+            # To look at indices takes time, so where a function is compiled.
+            if is_tracing() and OPS["scatter_set"] in map(_op, history):
+                written_parts = imported("numba_grad.transforms.written_parts")
+                history = written_parts.with_known_places(history, roots, current.trace)
             history = without_repeated_views(history, roots)
             history = without_repetitions(history, roots, current.trace, LARGEST_VALUE)
         self.history = (roots, history)

@@ -45,13 +45,15 @@ def scatter_call(
     *,
     adds: bool,
     sites: Sequence[ErrorSite],
+    checked: bool = True,
     in_place: bool = False,
     deterministic: bool = True,
 ) -> LibraryCall:
     """x with v put at, or added to, the places that index arrays name on its first axes.
 
     Parameters, inputs and output are those of the CPU's `scatter_call`. Unless `deterministic`,
-    what hardware can add by itself is added in any order, without sorting.
+    what hardware can add by itself is added in any order, without sorting. All indices are checked:
+    that is little of what sorting takes.
     """
     steps: list[LibraryStep] = []
     size = math.prod(sizes) * rest
