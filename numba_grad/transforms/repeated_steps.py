@@ -43,21 +43,6 @@ _NUMBERS = (LEAF, NUMBERS)
 _POWERS = 3 ** np.arange(21)
 
 
-def is_worth_while(step: Sequence[Node]) -> bool:
-    """Whether steps as this one gain by being a loop.
-
-    Of large arrays those of few operations are better planned one by one: what several of them add
-    to a sum is added at once, and what a part of one needs alone is computed for that part.
-    """
-    # An array whose rows are assigned is no part of it.
-    types = [x.type for x in step if x.type.__class__ is not TupleType and x.op is not UPDATE]
-    if all(type.size <= LARGEST_VALUE or type.device != CPU for type in types):
-        return True
-    families = [x.op.family for x in step]
-    operations = sum(family in ("elementwise", "reduction") for family in families)
-    return operations >= LONG_STEP and "contraction" not in families
-
-
 class Steps(NamedTuple):
     """`times` steps of `period` nodes each, from the number `first` on; `rest` nodes after them are
     those of one more step that is not whole."""
@@ -310,6 +295,24 @@ class RecordedGraph:
         return x.value if x.type.device == CPU else None
 
     # What repeats.
+
+    def is_worth_while(self, steps: Steps) -> bool:
+        """Whether steps gain by being a loop.
+
+        Of large arrays those of few operations are better planned one by one: what several of them
+        add to a sum is added at once, and what a part of one needs alone is computed for that part.
+        """
+        # An array whose parts are assigned is no part of the loop.
+        step = [
+            x
+            for x in self.nodes[steps.first : steps.first + steps.period]
+            if x.op is not UPDATE and x not in self.written and x.type.__class__ is not TupleType
+        ]
+        if all(x.type.size <= LARGEST_VALUE or x.type.device != CPU for x in step):
+            return True
+        families = [x.op.family for x in step]
+        operations = sum(family in ("elementwise", "reduction") for family in families)
+        return operations >= LONG_STEP and "contraction" not in families
 
     def repetition(self, *, any_rows: bool = False) -> Steps | None:
         """The steps that cover most of the graph; of almost equal ones, the shortest, as twice a

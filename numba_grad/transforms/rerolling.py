@@ -36,7 +36,6 @@ from numba_grad.transforms.repeated_steps import (
     RecordedGraph,
     Steps,
     is_fit,
-    is_worth_while,
 )
 from numba_grad.transforms.steps_before import Carried, Comparison, StepBefore
 from numba_grad.transforms.written_parts import WrittenPart, parts_written_in, with_written
@@ -148,8 +147,7 @@ def _loop_of(
         found = recorded.repetition(any_rows=True), limits._replace(nodes=_NO_LOOP)
         candidates.insert(0 if _size(found[0]) > 2 * _size(candidates[0][0]) else 1, found)
     for steps, limits in candidates:
-        nodes = recorded.nodes
-        if steps is None or not is_worth_while(nodes[steps.first : steps.first + steps.period]):
+        if steps is None or not recorded.is_worth_while(steps):
             continue
         made = _Loop(recorded, steps, known, limits).made()
         if made is not None:

@@ -25,16 +25,13 @@ def kernel(args, lo, hi):
 def kernel(args, lo, hi):
     out = buffer(args, 0, float64)
     v = buffer(args, 1, float64)
-    rest = integer(args, 3)
+    rest = 1
     errors = integer(args, 5)
     index0 = buffer(args, 6, int64)
     size0 = integer(args, 7)
     site0 = integer(args, 8)
     for task in range(lo, hi):
-        first = task * integer(args, 4)
-        end = min(first + integer(args, 4), rest)
         for position in range(integer(args, 2)):
             place = 0
             place = place * size0 + check_index(int64(index0[position]), size0, errors, site0)
-            for column in range(first, end):
-                out[place * rest + column] = out[place * rest + column] + v[position * rest + column]
+            out[place * rest + 0] = out[place * rest + 0] + v[position * rest + 0]
