@@ -19,11 +19,11 @@ from numba_grad.graph.walk import toposort
 # `compiler/cpu_target.py` has the same figure for what goes between kernels of one program.
 _STORED = 40.0
 # The same of a value of few bytes, which several kernels of a step would compute again, each: less
-# than a function like `exp`.
+# than a function like `exp`; and where all that is kept takes a quarter of the room, so that more
+# of it is in caches.
 _STORED_SMALL = 6.0
-# Of one that is only added up, as in the gradient of a number: a sum over all elements is a kernel
-# of its own, which reads it in place of what it is made of.
-_STORED_SUMMED = 2.0
+_STORED_NEAR = 3.0
+_NEAR = 0.25
 _SMALL = 1 << 17
 # What an operation costs at most that is done again rather than read from another place.
 _CHEAP = 4.0
@@ -55,11 +55,11 @@ def values_worth_keeping(
     """
     choice = _Choice(outputs, of_derivative, available, stored)
     # Without narrowing one would not know what it takes.
-    for small in (_SMALL, 0):
-        found = choice.made(small, math.inf)
-        if sum(x.type.nbytes for x in found if x not in stored) <= room:
+    for of_small, share in ((_STORED_NEAR, _NEAR), (_STORED_SMALL, 1.0), (_STORED, 1.0)):
+        found = choice.made(of_small, math.inf)
+        if sum(x.type.nbytes for x in found if x not in stored) <= share * room:
             return found
-    return choice.made(0, room)
+    return choice.made(_STORED, room)
 
 
 # (operation, *types of its inputs, name="", **params) -> whether to save it
@@ -107,7 +107,6 @@ class _Choice:
     ) -> None:
         self.own = set(toposort(outputs))
         self.of_derivative = of_derivative
-        self.results = frozenset(of_derivative)
         self.available = available
         self.stored = frozenset(stored)
         order = toposort(of_derivative, stop=lambda x: x in self.available)
@@ -117,8 +116,7 @@ class _Choice:
             for x in node.inputs:
                 self.readers.setdefault(x, set()).add(node)
 
-    def made(self, small: int, room: float) -> list[Node]:
-        """`small`: bytes of a value that is."""
+    def made(self, of_small: float, room: float) -> list[Node]:
         kept: dict[Node, None] = {}
         found: dict[Node, None] = {}  # of what is stored
         there = set(self.available)  # or computed again for something else
@@ -141,10 +139,7 @@ class _Choice:
                 found[node] = None
                 there.add(node)
                 continue
-            if nbytes > small:
-                of_storing = _STORED
-            else:
-                of_storing = _STORED_SUMMED if self.is_only_summed(node) else _STORED_SMALL
+            of_storing = of_small if nbytes <= _SMALL else _STORED
             if cost <= of_storing * nbytes / 8 or nbytes > room:
                 # Elementwise, it is computed again with what reads it.
                 if all(x.op.family == "elementwise" for x in cone if _cost(x)):
@@ -157,20 +152,6 @@ class _Choice:
         _replace_by_functions(kept, self.own, self.readers)
         found |= kept
         return [x for x in self.order if x in found]
-
-    def is_only_summed(self, node: Node) -> bool:
-        """Whether the derivative reads a value for products alone that it adds up to numbers."""
-        if node.type.size < _LARGE:
-            return False
-        waiting = [x for x in self.readers.get(node, ()) if x not in self.own]
-        while waiting:
-            reader = waiting.pop()
-            if reader.op.name == "sum" and reader.type.size < _LARGE:
-                continue
-            if reader.op.family != "elementwise" or reader in self.results:
-                return False
-            waiting += self.readers.get(reader, ())
-        return True
 
     def spares_an_array(self, node: Node, there: Collection[Node]) -> bool:
         """Whether a value that is in memory is read in place of another array."""

@@ -101,7 +101,6 @@ def kernel_for(body, dtype, processor, monkeypatch, *, is_long=False):
         tag = "" if processor is None else f"{processor[0]}{processor[1]}"
         if is_long:
             patch.setattr(vector_loops, "_LONG", 1)
-            patch.setattr(vector_loops, "_LONG_STORING", 1)
             tag += "long"
         return build(source(body, dtype, tag))
 

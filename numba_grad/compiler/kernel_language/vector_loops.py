@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 _INT32 = ir.IntType(32)
 _BIT = ir.IntType(1)
 _LONG = 64  # statements of a loop that takes longer than its sums wait for each other
-_LONG_STORING = 24  # of one that only stores, for which one body is enough
 _SHORT = 6  # statements of a loop of which four vectors are written, if they add something up
 
 
@@ -94,8 +93,7 @@ class VectorLoop:
         # Functions of single elements take longer than all of that, and so do long bodies, of
         # which there are two in place of three.
         waits = (loop.sums and not loop.calls_functions) or loop.writes_over()
-        most = _LONG if waits or loop.sums else _LONG_STORING
-        self.is_long = len(loop.node.body) > most
+        self.is_long = len(loop.node.body) > _LONG
         self.has_masks = has_masks() and not loop.strided and (self.is_long or not waits)
         self.known: set[str] = set()  # variables that are assigned there
         self.scalars: dict[ast.AST, _Value] = {}
