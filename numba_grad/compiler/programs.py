@@ -142,11 +142,13 @@ MOST_PRODUCTS = 1 << 19  # of a matrix product
 RUNS = 20
 RUNS_OF_FEW_ELEMENTS = 1000
 FEW_ELEMENTS = 32
-# Larger graphs as well, up to as many bytes, if one in so many operations has no like: each one
-# takes 1 to 10 ms to compile, and an operation 2 us more in a second process, as plans are longer.
-OPERATIONS_OF_ONE_UNLIKE = 256
-BYTES_OF_AN_OPERATION = 1 << 10
-MOST_BYTES_OF_UNLIKE = 1 << 26
+# Larger graphs as well, up to as many bytes, where to run them takes no longer than to fuse them:
+# seconds of an operation, of a byte that it computes, and to compile an operation that has no like.
+# On 12 time-stepping programs the last is 1.2 to 6 ms.
+SECONDS_OF_AN_OPERATION = 2e-6
+SECONDS_OF_A_BYTE = 0.5e-9
+SECONDS_OF_ONE_UNLIKE = 2.5e-3
+MOST_BYTES_AT_FIRST = 1 << 30
 # Of these nothing is computed there, however large they are.
 _FREE = (*ALIASES, *REARRANGEMENTS)
 
@@ -156,20 +158,21 @@ def is_small(graph: FlatGraph) -> bool:
 
     With the functions that it calls and with all branches; not with the bodies of loops, which are
     compiled as a whole where they are much work (`first_tier/loop_work.py`), nor with what only
-    they read. A larger one as well, if little of it repeats itself.
+    they read. A larger one as well, if it takes longer to fuse it.
     """
-    count = len(graph.nodes)
-    if count > MOST_NODES and not _is_little_alike(graph, count):
-        return False
     nodes, nbytes = _work(graph, {})
     if nodes <= MOST_NODES and nbytes <= MOST_BYTES:
         return True
-    most = min(BYTES_OF_AN_OPERATION * nodes, MOST_BYTES_OF_UNLIKE)
-    return nbytes <= most and _is_little_alike(graph, nodes)
+    return nbytes <= MOST_BYTES_AT_FIRST and _runs_while_fusing(graph, nodes, nbytes) >= 1
 
 
-def _is_little_alike(graph: FlatGraph, nodes: float) -> bool:
-    return OPERATIONS_OF_ONE_UNLIKE * _count_unlike(graph) > nodes
+def _runs_while_fusing(graph: FlatGraph, nodes: float, nbytes: int) -> float:
+    """How often a graph could be run operation by operation in the time that it takes to fuse it,
+    roughly."""
+    run = SECONDS_OF_AN_OPERATION * nodes + SECONDS_OF_A_BYTE * nbytes
+    if math.isinf(run):
+        return 0.0
+    return SECONDS_OF_ONE_UNLIKE * _count_unlike(graph) / run
 
 
 _FAR = 256  # positions: a backward pass reads what is nearer and nearer, or farther and farther
@@ -212,8 +215,13 @@ def first_tier_runs(graph: FlatGraph) -> int:
         for k, node in enumerate(graph.nodes)
         if node.op.family == "contraction"
     )
-    is_few = elements <= FEW_ELEMENTS * len(graph.nodes) or len(graph.nodes) > MOST_NODES
-    return RUNS_OF_FEW_ELEMENTS if is_few else RUNS
+    is_few = elements <= FEW_ELEMENTS * len(graph.nodes)
+    most = RUNS_OF_FEW_ELEMENTS if is_few else RUNS
+    nodes, nbytes = _work(graph, {})
+    if nodes <= MOST_NODES and nbytes <= MOST_BYTES:
+        return most
+    # As long as it takes to fuse it, in all: so that is never twice what the better way takes.
+    return max(1, min(most, int(_runs_while_fusing(graph, nodes, nbytes))))
 
 
 _Part = tuple[ClosedGraph, tuple[int, ...]]  # some results of a function

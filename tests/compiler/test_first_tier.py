@@ -259,10 +259,26 @@ def test_what_is_long_and_not_alike_is_no_more_to_be_fused_at_once(monkeypatch):
     graph = flatten([elementwise_sweeps(u, 2)])
     assert len(graph.nodes) > 400
     assert programs.is_small(graph)
-    assert programs.first_tier_runs(graph) == programs.RUNS_OF_FEW_ELEMENTS
-    # As much memory as a few large operations may take, or some for each.
-    monkeypatch.setattr(programs, "BYTES_OF_AN_OPERATION", 8)
+    assert programs.RUNS < programs.first_tier_runs(graph) <= programs.RUNS_OF_FEW_ELEMENTS
+    monkeypatch.setattr(programs, "MOST_BYTES_AT_FIRST", 100)
     assert not programs.is_small(graph)
+
+
+def test_larger_graphs_are_run_by_operations_for_as_long_as_it_takes_to_fuse_them():
+    def runs(side, steps):
+        u = ng.tensor(np.ones((side, side)))._node
+        for k in range(steps):
+            for axis in (0, 1):
+                before = OPS["slice"](u, starts=(0, 0), sizes=(side, side), steps=(1, 1))
+                u = OPS["add"](OPS["sin"](before), OPS["multiply"](u, OPS["cos"](u)))
+            u = OPS["multiply"](u, ng.tensor(1.0 + k)._node)
+        graph = flatten([u])
+        return programs.first_tier_runs(graph) if programs.is_small(graph) else 0
+
+    assert runs(16, 20) == programs.RUNS
+    assert 1 <= runs(64, 60) < programs.RUNS
+    assert runs(64, 60) > runs(64, 120) >= 0  # as long to fuse, and twice as long to run
+    assert runs(120, 1000) == 0
 
 
 def test_what_goes_back_through_steps_is_alike():
