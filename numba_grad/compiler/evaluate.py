@@ -31,6 +31,7 @@ from numba_grad.compiler.programs import (
     compile_small,
     first_tier_runs,
     is_small,
+    is_small_each_time,
 )
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import config
@@ -251,7 +252,7 @@ def _program_for(device: str, graph: FlatGraph, *, is_long: bool = False) -> Com
     it turned out to be, so it is fused from now on."""
     destination = backend_of(device).destination(device)
     if len(graph.nodes) > _LONGEST_KEPT:
-        if not is_long and _is_run_by_operations(graph, destination):
+        if not is_long and _is_run_by_operations(graph, destination, is_small_each_time):
             return compile_small(graph)
         return compile_flat(graph, destination)
     key = (destination.name, graph.key, config.unroll_extent, config.engine)
@@ -297,7 +298,11 @@ def _made(graph: FlatGraph, destination: Destination, former: _Known | None) -> 
     return _Known(program, graph.types, runs, destination.later)
 
 
-def _is_run_by_operations(graph: FlatGraph, destination: Destination) -> bool:
+def _is_run_by_operations(
+    graph: FlatGraph,
+    destination: Destination,
+    is_small: Callable[[FlatGraph], bool] = is_small,
+) -> bool:
     return destination is PROCESSOR and config.engine == "native" and is_small(graph)
 
 

@@ -149,6 +149,8 @@ SECONDS_OF_AN_OPERATION = 2e-6
 SECONDS_OF_A_BYTE = 0.5e-9
 SECONDS_OF_ONE_UNLIKE = 2.5e-3
 MOST_BYTES_AT_FIRST = 1 << 30
+# So often a graph is run before fusing it would have paid, where it is fused in vain mostly.
+RUNS_IN_VAIN = 100
 # Of these nothing is computed there, however large they are.
 _FREE = (*ALIASES, *REARRANGEMENTS)
 
@@ -164,6 +166,11 @@ def is_small(graph: FlatGraph) -> bool:
     if nodes <= MOST_NODES and nbytes <= MOST_BYTES:
         return True
     return nbytes <= MOST_BYTES_AT_FIRST and _runs_while_fusing(graph, nodes, nbytes) >= 1
+
+
+def is_small_each_time(graph: FlatGraph) -> bool:
+    """The same of a graph that nobody remembers, whose segments alone would be compiled once."""
+    return is_small(graph) and _runs_while_fusing(graph, *_work(graph, {})) >= RUNS_IN_VAIN
 
 
 def _runs_while_fusing(graph: FlatGraph, nodes: float, nbytes: int) -> float:

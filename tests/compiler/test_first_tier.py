@@ -268,7 +268,7 @@ def test_larger_graphs_are_run_by_operations_for_as_long_as_it_takes_to_fuse_the
     def runs(side, steps):
         u = ng.tensor(np.ones((side, side)))._node
         for k in range(steps):
-            for axis in (0, 1):
+            for _ in range(2):
                 before = OPS["slice"](u, starts=(0, 0), sizes=(side, side), steps=(1, 1))
                 u = OPS["add"](OPS["sin"](before), OPS["multiply"](u, OPS["cos"](u)))
             u = OPS["multiply"](u, ng.tensor(1.0 + k)._node)
@@ -279,6 +279,18 @@ def test_larger_graphs_are_run_by_operations_for_as_long_as_it_takes_to_fuse_the
     assert 1 <= runs(64, 60) < programs.RUNS
     assert runs(64, 60) > runs(64, 120) >= 0  # as long to fuse, and twice as long to run
     assert runs(120, 1000) == 0
+
+
+def test_steps_that_nobody_remembers_are_fused(monkeypatch):
+    u = ng.tensor(np.ones((20, 20)))._node
+    for _ in range(300):
+        u = OPS["multiply"](OPS["sin"](u), OPS["add"](u, u))
+    graph = flatten([u])
+    assert programs.is_small(graph)
+    assert not programs.is_small_each_time(graph)
+    monkeypatch.setattr(programs, "MOST_NODES", 400)
+    v = ng.tensor(np.linspace(1, 2, 62))._node
+    assert programs.is_small_each_time(flatten([elementwise_sweeps(v, 2)]))
 
 
 def test_what_goes_back_through_steps_is_alike():
