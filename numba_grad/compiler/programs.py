@@ -214,21 +214,24 @@ def _mixed(numbers: np.ndarray) -> np.ndarray:
 
 def first_tier_runs(graph: FlatGraph) -> int:
     """How often a graph that `is_small` is run operation by operation before it is fused."""
+    most = RUNS_OF_FEW_ELEMENTS if _has_few_elements(graph) else RUNS
+    nodes, nbytes = _work(graph, {})
+    if nodes <= MOST_NODES and nbytes <= MOST_BYTES:
+        return most
+    # As long as it takes to fuse it, in all: so that is never twice what the better way takes.
+    return max(1, min(most, int(_runs_while_fusing(graph, nodes, nbytes))))
+
+
+def _has_few_elements(graph: FlatGraph) -> bool:
     if graph.calls:
-        return RUNS
+        return False
     elements = sum([node.type.size for node in graph.nodes])
     elements += sum(
         node.type.size * _summed(graph, k)
         for k, node in enumerate(graph.nodes)
         if node.op.family == "contraction"
     )
-    is_few = elements <= FEW_ELEMENTS * len(graph.nodes)
-    most = RUNS_OF_FEW_ELEMENTS if is_few else RUNS
-    nodes, nbytes = _work(graph, {})
-    if nodes <= MOST_NODES and nbytes <= MOST_BYTES:
-        return most
-    # As long as it takes to fuse it, in all: so that is never twice what the better way takes.
-    return max(1, min(most, int(_runs_while_fusing(graph, nodes, nbytes))))
+    return elements <= FEW_ELEMENTS * len(graph.nodes)
 
 
 _Part = tuple[ClosedGraph, tuple[int, ...]]  # some results of a function
