@@ -149,6 +149,7 @@ SECONDS_OF_AN_OPERATION = 2e-6
 SECONDS_OF_A_BYTE = 0.5e-9
 SECONDS_OF_ONE_UNLIKE = 2.5e-3
 MOST_BYTES_AT_FIRST = 1 << 30
+MOST_ELEMENTS_AT_FIRST = 1 << 17
 # So often a graph is run before fusing it would have paid, where it is fused in vain mostly.
 RUNS_IN_VAIN = 100
 # Of these nothing is computed there, however large they are.
@@ -165,20 +166,21 @@ def is_small(graph: FlatGraph) -> bool:
     nodes, nbytes = _work(graph, {})
     if nodes <= MOST_NODES and nbytes <= MOST_BYTES:
         return True
-    return nbytes <= MOST_BYTES_AT_FIRST and _runs_while_fusing(graph, nodes, nbytes) >= 1
+    return _runs_while_fusing(graph) >= 1
 
 
 def is_small_each_time(graph: FlatGraph) -> bool:
     """The same of a graph that nobody remembers, whose segments alone would be compiled once."""
-    return is_small(graph) and _runs_while_fusing(graph, *_work(graph, {})) >= RUNS_IN_VAIN
+    return _runs_while_fusing(graph) >= RUNS_IN_VAIN
 
 
-def _runs_while_fusing(graph: FlatGraph, nodes: float, nbytes: int) -> float:
+def _runs_while_fusing(graph: FlatGraph) -> float:
     """How often a graph could be run operation by operation in the time that it takes to fuse it,
-    roughly."""
-    run = SECONDS_OF_AN_OPERATION * nodes + SECONDS_OF_A_BYTE * nbytes
-    if math.isinf(run):
+    roughly; 0 if it is too large for that."""
+    nodes, nbytes = _work(graph, {}, MOST_ELEMENTS_AT_FIRST)
+    if math.isinf(nodes) or nbytes > MOST_BYTES_AT_FIRST:
         return 0.0
+    run = SECONDS_OF_AN_OPERATION * nodes + SECONDS_OF_A_BYTE * nbytes
     return SECONDS_OF_ONE_UNLIKE * _count_unlike(graph) / run
 
 
@@ -219,7 +221,7 @@ def first_tier_runs(graph: FlatGraph) -> int:
     if nodes <= MOST_NODES and nbytes <= MOST_BYTES:
         return most
     # As long as it takes to fuse it, in all: so that is never twice what the better way takes.
-    return max(1, min(most, int(_runs_while_fusing(graph, nodes, nbytes))))
+    return max(1, min(most, int(_runs_while_fusing(graph))))
 
 
 def _has_few_elements(graph: FlatGraph) -> bool:
@@ -237,10 +239,12 @@ def _has_few_elements(graph: FlatGraph) -> bool:
 _Part = tuple[ClosedGraph, tuple[int, ...]]  # some results of a function
 
 
-def _work(graph: FlatGraph, known: dict[_Part, tuple[float, int]]) -> tuple[float, int]:
+def _work(
+    graph: FlatGraph, known: dict[_Part, tuple[float, int]], most_elements: int = MOST_ELEMENTS
+) -> tuple[float, int]:
     """How many operations a graph runs, infinitely many if one of them is large, and bytes of what
     they compute; `known`: of the functions that it calls, each of which is looked at once."""
-    if _has_large(graph):
+    if _has_large(graph, most_elements):
         return math.inf, 0
     given = {*graph.inputs}
     nodes: float = len(graph.nodes)
@@ -249,16 +253,16 @@ def _work(graph: FlatGraph, known: dict[_Part, tuple[float, int]]) -> tuple[floa
         for target in once_run(call):
             part = target, tuple(results)
             if part not in known:
-                known[part] = _work(graph_of(*part, graph.table), known)
+                known[part] = _work(graph_of(*part, graph.table), known, most_elements)
             nodes += known[part][0]
             nbytes += known[part][1]
     return nodes, nbytes
 
 
-def _has_large(graph: FlatGraph) -> bool:
+def _has_large(graph: FlatGraph, most_elements: int) -> bool:
     """Whether fusion would pay for an operation of a graph alone."""
     nodes = graph.nodes
-    is_large = np.array([node.type.size > MOST_ELEMENTS for node in nodes])
+    is_large = np.array([node.type.size > most_elements for node in nodes])
     if is_large.any():
         is_free = {k for k, node in enumerate(nodes) if node.op.name in _FREE}
         is_free.update(graph.inputs, graph.calls)
@@ -267,8 +271,18 @@ def _has_large(graph: FlatGraph) -> bool:
             if k not in is_free and (is_large[k] or is_large[reads].any()):
                 return True
     return any(
-        node.op.family == "contraction" and node.type.size * _summed(graph, k) > MOST_PRODUCTS
+        (node.op.family == "contraction" and node.type.size * _summed(graph, k) > MOST_PRODUCTS)
+        # One after the other: in blocks, as by fusion, the error is smaller.
+        or (node.op.family == "reduction" and _added(graph, k) > MOST_ELEMENTS)
         for k, node in enumerate(nodes)
+    )
+
+
+def _added(graph: FlatGraph, k: int) -> int:
+    """How many elements make one of the reduction at position `k`."""
+    reads = graph.edges[graph.starts[k] : graph.starts[k + 1]]
+    return max((graph.nodes[x].type.size for x in reads.tolist()), default=0) // max(
+        graph.nodes[k].type.size, 1
     )
 
 

@@ -232,8 +232,12 @@ def test_fusing_waits_where_it_saves_nothing():
 
 
 def test_what_is_large_or_long_is_fused_at_once():
-    x = ng.tensor(np.ones(programs.MOST_ELEMENTS + 1))
+    x = ng.tensor(np.ones(programs.MOST_ELEMENTS_AT_FIRST + 1))
     assert not programs.is_small(flatten([(x + 1)._node]))
+    # A sum of more than some would be less exact.
+    y = ng.tensor(np.ones(programs.MOST_ELEMENTS + 1))
+    assert programs.is_small(flatten([(y + 1)._node]))
+    assert not programs.is_small(flatten([y.sum()._node]))
     a = ng.tensor(np.ones((100, 100)))
     assert not programs.is_small(flatten([(a @ a)._node]))
     node = ng.tensor(1.0)._node
