@@ -150,6 +150,9 @@ SECONDS_OF_A_BYTE = 0.5e-9
 SECONDS_OF_ONE_UNLIKE = 2.5e-3
 MOST_BYTES_AT_FIRST = 1 << 30
 MOST_ELEMENTS_AT_FIRST = 1 << 17
+# A process that finds the fused plan on disk would have it in less than half of the time of a run,
+# mostly: that should be worth while.
+FEWEST_RUNS = 2
 # So often a graph is run before fusing it would have paid, where it is fused in vain mostly.
 RUNS_IN_VAIN = 100
 # Of these nothing is computed there, however large they are.
@@ -161,12 +164,12 @@ def is_small(graph: FlatGraph) -> bool:
 
     With the functions that it calls and with all branches; not with the bodies of loops, which are
     compiled as a whole where they are much work (`first_tier/loop_work.py`), nor with what only
-    they read. A larger one as well, if it takes longer to fuse it.
+    they read. A larger one as well, if it takes twice as long to fuse it.
     """
     nodes, nbytes = _work(graph, {})
     if nodes <= MOST_NODES and nbytes <= MOST_BYTES:
         return True
-    return _runs_while_fusing(graph) >= 1
+    return _runs_while_fusing(graph) >= FEWEST_RUNS
 
 
 def is_small_each_time(graph: FlatGraph) -> bool:
