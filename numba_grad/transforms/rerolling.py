@@ -231,7 +231,8 @@ class _Loop:
             stacked = [place for place in reads if not self._is_carried_out(place, reads[place])]
             comparison = Comparison(self.recorded, self.steps, self.sequences, len(self.before) + 1)
             found = comparison.step_before(initial, arrays, stacked)
-            if found is None:
+            # What reads nothing of the steps before it is found again and again.
+            if found is None or (self.before and found.nodes == self.before[0].nodes):
                 return reads
             self.before.insert(0, found)
             now = self._reads_of_others()

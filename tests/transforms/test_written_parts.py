@@ -241,6 +241,22 @@ def test_the_order_of_sums_of_half_precision_stays():
     assert ng.jit(f)(x).item() == numpy.sum(expected)
 
 
+def test_second_derivatives_have_steps_that_read_nothing_of_those_before():
+    def f(u, b):
+        r = np.full((STEPS + 1, STEPS + 1), 0.3)
+        for e, (i, j) in enumerate(PAIRS):
+            r[i, j] = 0.4
+            r[i, j] += u[e]
+        return np.sum(r**2) + 0.0 * np.sum(np.abs(b))
+
+    def of_gradients(u, b):
+        return ng.jvp(ng.grad(f, (0, 1)), (u, b), (u, b))
+
+    with ng.configure(engine="reference"):  # what is checked are graphs
+        for x, expected in zip(ng.jit(of_gradients)(U, U)[1], of_gradients(U, U)[1], strict=True):
+            numpy.testing.assert_allclose(x, expected)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_random_additions(seed):
     random = numpy.random.default_rng(seed)
