@@ -372,6 +372,8 @@ class _Loop:
             read = own[1:] if place in self.assigned else own
             if any(recorded.assigns_row(x) and x >= steps.first - steps.period for x in read):
                 return False
+        if any(place in self.assigned for place, _ in self.carried):
+            return False  # somebody looks at the array that an earlier step has left
         chains = self._chains()
         if not all(map(self._goes_on, chains)) or any(map(self._assigns_twice, chains)):
             return False

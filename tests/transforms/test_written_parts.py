@@ -257,6 +257,24 @@ def test_second_derivatives_have_steps_that_read_nothing_of_those_before():
             numpy.testing.assert_allclose(x, expected)
 
 
+def test_arrays_of_earlier_steps_that_something_else_assigns_to():
+    anywhere = numpy.random.default_rng(4391).integers(-29, 29, (23, 3))
+
+    def f(x):
+        r = np.ones(29)
+        for e in range(23):
+            r[anywhere[e]] = np.ones(3) * x[e % 12]
+            i = 23 - e % 22
+            r[i : i + 1] = x[:1][::-1]
+        return np.sum(r**2)
+
+    with ng.configure(engine="reference"):  # what is checked are graphs
+        for way in (by_jit, step_by_step):
+            value, gradient = way(f, U[:12])
+            numpy.testing.assert_allclose(value, f(ng.tensor(U[:12])).numpy())
+            assert gradient.shape == (12,)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_random_additions(seed):
     random = numpy.random.default_rng(seed)
