@@ -242,6 +242,6 @@ def test_the_body_of_a_loop_counts_for_nothing():
     def step(y: Any, _: Any) -> Any:
         return np.sum(np.ones(programs.MOST_ELEMENTS + 1) * y) * 1e-5, y
 
-    last, states = ng.scan(step, x, length=programs.MOST_ELEMENTS + 1)
+    last, states = ng.scan(step, x, length=programs.MOST_ELEMENTS_AT_FIRST + 1)
     assert programs.is_small(flatten([last._node, states._node]))
     assert not programs.is_small(flatten([(2 * states)._node]))
