@@ -5,6 +5,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.compiler.control_flow import point_loops
+from numba_grad.compiler.loop_nests import point_loops as loops_of_nests
 from tests.cuda.test_loops_on_gpu import assert_same, on_host
 
 N = 37
@@ -245,6 +246,13 @@ def test_points_that_meet(gpu, kernels, step):
         return ng.fori_loop(0, 5, lambda _, x: step(x), x)
 
     assert_same(ng.jit(f)(ng.tensor(X, device=gpu)), f(X))
+    assert not kernels
+
+
+def test_more_words_than_a_launch_may_have(gpu, kernels, monkeypatch):
+    monkeypatch.setattr(loops_of_nests, "_MOST_WORDS", 6)
+    f, arguments = PROGRAMS["of each point"]
+    assert_same(ng.jit(lambda *x: f(*x))(*on_device(arguments, gpu)), f(*arguments))
     assert not kernels
 
 

@@ -24,6 +24,8 @@ from numba_grad.runtime.plan import Launch
 
 # Elements that a point carries: beyond, they are no longer in registers.
 MOST_CARRIED = 64
+# Of a kernel: what all drivers of GPUs take.
+_MOST_WORDS = 500
 
 
 class Pointee(NamedTuple):
@@ -117,6 +119,9 @@ class PointLoop:
     @property
     def can_be_done(self) -> bool:
         """Whether points never meet, and what they carry fits in registers."""
+        words = sum(len(member.nest.words) for member in self.members)
+        if words + 4 * len(self.carried) + 2 * (len(self.rows) + len(self.results)) > _MOST_WORDS:
+            return False
         axes = _extents(self.main.nest)
         stored: set[PointElement] = set()
         read: set[PointElement] = set()
