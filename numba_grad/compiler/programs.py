@@ -142,7 +142,7 @@ MOST_PRODUCTS = 1 << 19  # of a matrix product
 RUNS = 20
 RUNS_OF_FEW_ELEMENTS = 1000
 FEW_ELEMENTS = 32
-# Larger graphs as well, up to as many bytes, where to run them takes no longer than to fuse them:
+# Larger graphs as well, up to as many bytes, where to fuse them takes longer than to run them:
 # seconds of an operation, of a byte that it computes, and to compile an operation that has no like.
 # On 12 time-stepping programs the last is 1.2 to 6 ms.
 SECONDS_OF_AN_OPERATION = 2e-6
@@ -150,8 +150,8 @@ SECONDS_OF_A_BYTE = 0.5e-9
 SECONDS_OF_ONE_UNLIKE = 2.5e-3
 MOST_BYTES_AT_FIRST = 1 << 30
 MOST_ELEMENTS_AT_FIRST = 1 << 17
-# A process that finds the fused plan on disk would have it in less than half of the time of a run,
-# mostly: that should be worth while.
+# So often it could be run meanwhile, at least: a process that finds the fused plan on disk is made
+# slower by this rule, which should be worth it for the one that does not.
 FEWEST_RUNS = 2
 # So often a graph is run before fusing it would have paid, where it is fused in vain mostly.
 RUNS_IN_VAIN = 100

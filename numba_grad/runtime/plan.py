@@ -38,6 +38,9 @@ class Grid(NamedTuple):
     threads: int = 1  # of each block
 
 
+# Of a launch on a GPU: what all drivers take.
+MOST_WORDS_OF_A_LAUNCH = 500
+
 Launch = Tasks | Grid
 ONCE = Tasks()
 

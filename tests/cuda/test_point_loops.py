@@ -250,7 +250,7 @@ def test_points_that_meet(gpu, kernels, step):
 
 
 def test_more_words_than_a_launch_may_have(gpu, kernels, monkeypatch):
-    monkeypatch.setattr(loops_of_nests, "_MOST_WORDS", 6)
+    monkeypatch.setattr(loops_of_nests, "MOST_WORDS_OF_A_LAUNCH", 6)
     f, arguments = PROGRAMS["of each point"]
     assert_same(ng.jit(lambda *x: f(*x))(*on_device(arguments, gpu)), f(*arguments))
     assert not kernels

@@ -12,6 +12,7 @@ from numba_grad.compiler.steps.memory_traffic import bytes_of_buffers
 from numba_grad.compiler.steps.row_chains import Candidate, Chaining
 from numba_grad.compiler.steps.schedule import ScheduledStep
 from numba_grad.compiler.words import Pointer, Word
+from numba_grad.runtime.plan import MOST_WORDS_OF_A_LAUNCH
 
 # Points that one thread may sum up alone, where a row has several results.
 MOST_ALONE = 64
@@ -19,8 +20,6 @@ MOST_ALONE = 64
 # H200 softmax of float32 takes 0.25 ms by warps and 0.30 by blocks in rows of 1024, 0.40 and 0.30
 # in rows of 2048, 0.37 and 0.27 in rows of 4096.
 LONG_ROW = 8 * THREADS_PER_BLOCK
-# Of a launch: what all drivers take.
-MOST_WORDS = 500
 
 
 def _row_axes(kernel: LoopNest, rows: int) -> Sequence[Axis] | None:
@@ -33,7 +32,7 @@ def _row_axes(kernel: LoopNest, rows: int) -> Sequence[Axis] | None:
 
 
 def _is_worth(members: Sequence[Candidate], rows: int) -> bool:
-    if sum(len(x.step.words) for x in members) >= MOST_WORDS:
+    if sum(len(x.step.words) for x in members) >= MOST_WORDS_OF_A_LAUNCH:
         return False
     apart = sum(
         costs.seconds(x.step.nbytes, x.step.flops, math.prod(x.step.launch)) for x in members

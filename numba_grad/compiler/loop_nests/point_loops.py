@@ -20,12 +20,10 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
 )
 from numba_grad.graph.types import Type
 from numba_grad.immutable import immutable
-from numba_grad.runtime.plan import Launch
+from numba_grad.runtime.plan import MOST_WORDS_OF_A_LAUNCH, Launch
 
 # Elements that a point carries: beyond, they are no longer in registers.
 MOST_CARRIED = 64
-# Of a kernel: what all drivers of GPUs take.
-_MOST_WORDS = 500
 
 
 class Pointee(NamedTuple):
@@ -120,7 +118,8 @@ class PointLoop:
     def can_be_done(self) -> bool:
         """Whether points never meet, and what they carry fits in registers."""
         words = sum(len(member.nest.words) for member in self.members)
-        if words + 4 * len(self.carried) + 2 * (len(self.rows) + len(self.results)) > _MOST_WORDS:
+        words += 4 * len(self.carried) + 2 * (len(self.rows) + len(self.results))
+        if words >= MOST_WORDS_OF_A_LAUNCH:
             return False
         axes = _extents(self.main.nest)
         stored: set[PointElement] = set()
