@@ -63,6 +63,8 @@ def without_repetitions(
     Of arrays of more than `smallest` elements, no larger than what they are made of: others are
     as well computed where they are read. As `without_repeated_views` in all else.
     """
+    if not any(x.op.family in _FAMILIES and x.type.size > smallest for x in order):
+        return list(order)  # as of long loops of few numbers, at a tenth of what looking costs
     first: dict[Hashable, Node] = {}
     same: dict[Node, Hashable] = {}  # what has the value of each node that is not the first
     instead: dict[Node, Node] = {}
