@@ -98,7 +98,7 @@ def jit(
     TypeError
         If an argument is neither an array nor a number; for masked arrays, and for classes derived
         from ndarray whose operators are not those of arrays (matrices). Others, as `numpy.memmap`,
-        are taken as arrays.
+        are taken as arrays, and so is what has `__array__`, as the columns of a table.
     ValueError
         If `f` has no parameter that `static_argnums` or `static_argnames` means.
 
@@ -396,7 +396,11 @@ class Jitted:
         for number, x in enumerate(leaves):
             if isinstance(x, np.ndarray) and x.__class__ is not np.ndarray:
                 leaves[number] = plain(x)
-            elif not isinstance(x, ARRAYS):
+            elif isinstance(x, ARRAYS):
+                continue
+            elif hasattr(type(x), "__array__"):  # pandas' and xarray's, as where nothing is jitted
+                leaves[number] = own_array(x)
+            else:
                 raise TypeError(
                     explain(
                         f"jit of {self.__name__}",

@@ -145,6 +145,8 @@ def is_operand(value: object) -> bool:
     if is_tensor(value) or is_scalar(value) or isinstance(value, _SUPPORTED_OPERANDS):
         return True
     kind = type(value)
+    if hasattr(kind, "__pandas_priority__"):  # a column of a table: its values, in their order
+        return True
     if hasattr(kind, "__dlpack__"):
         # Theirs would say that 'Tensor' and 'Tensor' are unsupported.
         raise TypeError(

@@ -51,7 +51,7 @@ def own_function_in_place_of_caller() -> str:
     """What to call instead: "ng.linalg.expm(...)" while scipy.linalg.expm converts a tensor.
 
     It looks through the frames up to the user's line, so only where an error is raised anyway. ""
-    where NumPy or SciPy were not called, or we have no such function.
+    where NumPy, SciPy or pandas were not called, or we have no such function.
     """
     found = ""
     frame = sys._getframe(1)
@@ -60,6 +60,8 @@ def own_function_in_place_of_caller() -> str:
         package = module.partition(".")[0]
         if package in ("numpy", "scipy"):
             found = next(filter(None, map(_own_name, _functions_of(frame))), found)
+        elif package == "pandas":  # whose operators leave tensors to us, all but `@`
+            found = "table.to_numpy() in place of a table of pandas"
         elif package != "numba_grad":
             break
         frame = frame.f_back

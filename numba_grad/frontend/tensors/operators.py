@@ -157,7 +157,10 @@ class Operators:
 
     _node: Node
 
-    # NumPy's scalars and arrays leave operators to us through __array_ufunc__.
+    # NumPy's scalars and arrays leave operators to us through __array_ufunc__, and pandas' objects
+    # by this: that of a DataFrame is 4,000.
+    __pandas_priority__ = 10_000
+
     __add__ = _binary(np.add)
     __sub__ = _binary(np.subtract)
     __mul__ = _binary(np.multiply)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.errors import explain
 from numba_grad.frontend.functions.elementwise import comparison_operands, power_node
 from numba_grad.frontend.inputs.arrays import (
@@ -22,13 +21,12 @@ from numba_grad.frontend.inputs.arrays import (
     register_stand_in,
     wrap,
 )
+from numba_grad.frontend.inputs.known_results import is_operand
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import cast, zeros_like
 
 INT64, FLOAT64 = DEFAULT_DTYPES[int], DEFAULT_DTYPES[float]
-
-_OTHERS = (np.ndarray, np.generic, list, tuple)
 
 Rule = Callable[[np.ufunc, Any, Any], tuple[Node, ...]]
 
@@ -76,7 +74,7 @@ def _of_both(
         x, y = (other, self) if reflected else (self, other)
         if is_number(other):
             return PythonNumber(op(*of_numbers(ufunc, x, y)))
-        if is_tensor(other) or isinstance(other, _OTHERS):
+        if is_operand(other):
             return wrap(op(*of_arrays(ufunc, (x, y))))
         return NotImplemented
 
@@ -103,7 +101,7 @@ def _of_one(ufunc: np.ufunc) -> Callable[["PythonNumber"], "PythonNumber"]:
 
 def _power(base: Any, exponent: Any) -> Any:
     if not is_number(base) or not is_number(exponent):
-        if all(is_number(x) or is_tensor(x) or isinstance(x, _OTHERS) for x in (base, exponent)):
+        if is_operand(base) and is_operand(exponent):
             return wrap(power_node(base, exponent))
         return NotImplemented
     if exponent.__class__ is PythonNumber:
