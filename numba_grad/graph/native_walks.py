@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from numba_grad.graph.node import SERIALS_A_NODE, Node, Op
-from numba_grad.immutable import NamedTuple
+from numba_grad.graph.survey import NodeSurvey
 
 OBJECT_HEAD = object.__basicsize__  # bytes before the fields of an object
 WORD = ctypes.sizeof(ctypes.c_int64)
@@ -90,18 +90,6 @@ class WalkStatus:
     FULL = 1  # not enough room
     UNKNOWN = 2  # an object that it knows nothing about
     FAILED = 3  # Python has no memory left, and says so
-
-
-class NodeSurvey(NamedTuple):
-    """What some nodes are, in arrays."""
-
-    kinds: np.ndarray
-    arities: np.ndarray
-    require_grad: np.ndarray  # of bool, as the next one
-    are_free: np.ndarray  # known to nobody but those that read them
-    inputs: np.ndarray  # of all nodes, one after the other: by number, below 0 those of `others`
-    others: list[Node]  # the first one is -1
-    fixed: np.ndarray  # numbers of nodes that were asked for, below 0 of those that are not there
 
 
 class NativeWalks:

@@ -7,17 +7,30 @@ from operator import attrgetter
 import numpy as np
 
 from numba_grad.graph import walk
-from numba_grad.graph.native_walks import NodeSurvey
 from numba_grad.graph.node import Node
+from numba_grad.immutable import NamedTuple
 
 _inputs_of, _kind_of = attrgetter("inputs"), attrgetter("kind")
 _requires_grad_of = attrgetter("requires_grad")
 _OUTSIDE = -(1 << 62)
 
 
+class NodeSurvey(NamedTuple):
+    """What some nodes are, in arrays."""
+
+    kinds: np.ndarray
+    arities: np.ndarray
+    require_grad: np.ndarray  # of bool, as the next one
+    are_free: np.ndarray  # known to nobody but those that read them
+    inputs: np.ndarray  # of all nodes, one after the other: by number, below 0 those of `others`
+    others: list[Node]  # the first one is -1
+    fixed: np.ndarray  # numbers of nodes that were asked for, below 0 of those that are not there
+
+
 def survey_of(nodes: Sequence[Node], fixed: Collection[Node]) -> NodeSurvey:
     """What `nodes`, each there once, are; and where among them `fixed` are."""
-    native = walk.native_walks()
+    # To make native code ready takes a process as long as a look at so many nodes.
+    native = walk.native_walks() if len(nodes) >= walk.MANY else None
     found = None if native is None else native.survey(tuple(nodes), tuple(fixed))
     return surveyed(nodes, fixed) if found is None else found
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from numba_grad.graph.native_walks import NativeWalks
 
 by_serial = attrgetter("serial")
-_MANY = 1000
+MANY = 1000
 
 
 def in_order_of_recording(nodes: Collection[Node]) -> list[Node]:
     """Inputs before users."""
-    if len(nodes) < _MANY:
+    if len(nodes) < MANY:
         return sorted(nodes, key=by_serial)
     # Of a million, sorted as an array: a third of the time.
     unordered = list(nodes)
@@ -94,7 +94,7 @@ def history_of(
     with_pending : whether it includes what has to be computed before, which has no value yet
     """
     first = [x for x in dict.fromkeys(roots) if with_pending or x.requires_grad]
-    found = _walked(first, ends, since, with_pending, _MANY)
+    found = _walked(first, ends, since, with_pending, MANY)
     if found is None:
         native = native_walks()
         if native is not None:
@@ -158,7 +158,7 @@ def is_held(node: Node) -> bool:
 def released(nodes: Sequence[Node]) -> list[Node]:
     """Mark as released those of `nodes` that require grad, have no value and save something for
     their derivative; returns those that require grad and have a value."""
-    native = native_walks() if len(nodes) >= _MANY else None
+    native = native_walks() if len(nodes) >= MANY else None
     found = None if native is None else native.release(tuple(nodes))
     if found is not None:
         return found

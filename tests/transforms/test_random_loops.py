@@ -123,8 +123,8 @@ def check(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         _, expected = f(P, Q)  # no loop is looked for, see conftest.py
         for name in ("FEWEST_NODES", "FEWEST_NODES_COMPILED"):
             patch.setattr(python_loops, name, 32)
-        for module in (flat_graph, walk):
-            patch.setattr(module, "_MANY", 16)
+        patch.setattr(flat_graph, "_MANY", 16)
+        patch.setattr(walk, "MANY", 16)
         patch.setattr(assemblies, "MOST_PIECES", 5)
         for name, length in (("LONGEST_WHOLE", 40), ("WINDOW", 32), ("LONGEST", 64)):
             patch.setattr(segments, name, length)
