@@ -8,7 +8,6 @@ import functools
 import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from numba_grad.graph.node import (
 )
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import history_of, in_order_of_recording
-from numba_grad.immutable import NamedTuple
+from numba_grad.immutable import NamedTuple, immutable
 from numba_grad.ops.control import custom_node, item
 from numba_grad.ops.families import full, placed
 from numba_grad.transforms.jvp import adjoint_of_linear, zero_point
@@ -498,7 +497,7 @@ class _Kept(NamedTuple):
         return self.like(self.node) if tensor is None else tensor
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Result:
     """A residual that is a result, by number: it has the history that the rule gives."""
 

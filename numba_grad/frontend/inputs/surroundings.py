@@ -18,7 +18,6 @@ import sys
 import types
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ from numba_grad.frontend.inputs.code_names import (
     named_in,
     runs_code,
 )
-from numba_grad.immutable import NamedTuple
+from numba_grad.immutable import NamedTuple, immutable
 
 _MOST_ITEMS = 1000  # of a container that is looked at
 _MOST_IN_ALL = 5_000  # some milliseconds
@@ -51,7 +50,7 @@ PLAIN = (int, float, complex, bool, str, bytes, type(None))
 _CONSTANT = (*PLAIN, np.generic, types.ModuleType, types.CodeType)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GlobalVariable:
     """A variable of a module."""
 

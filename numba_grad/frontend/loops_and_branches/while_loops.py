@@ -1,7 +1,7 @@
 """`while_loop`: a loop as an operation that goes on as long as a condition holds."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from numba_grad.frontend.loops_and_branches.memory_budgets import (
 )
 from numba_grad.frontend.loops_and_branches.progress_bars import Progress, name_of_body
 from numba_grad.frontend.tensors.tensor import Tensor
+from numba_grad.immutable import immutable
 from numba_grad.transforms.while_loops import most_steps
 from numba_grad.transforms.while_loops import while_loop as while_loop_of_nodes
 
@@ -75,7 +76,7 @@ def while_loop(
     return WhileLoop("while_loop", cond_fun, body_fun, init_val, memory, label=label).record()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class WhileLoop:
     """`while test(val): val = body(val)`, begun with `initial`."""
 

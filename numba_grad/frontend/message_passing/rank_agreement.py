@@ -12,7 +12,6 @@ import hashlib
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -24,6 +23,7 @@ from numba_grad.frontend.inputs.calling_lines import calling_line
 from numba_grad.frontend.inputs.tracing import is_tracing
 from numba_grad.graph import order
 from numba_grad.graph.types import Type
+from numba_grad.immutable import immutable
 from numba_grad.runtime.mpi import handle_of, library
 
 _BYTES = 512  # of the text of a rank
@@ -92,7 +92,7 @@ def _agree(comm: Any, operation: str, what: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Messages:
     """What this rank sends to others and wants of them, before it does."""
 

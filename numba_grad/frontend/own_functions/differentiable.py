@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from numba_grad.frontend.loops_and_branches.memory_budgets import Memory, tape_b
 from numba_grad.frontend.own_functions.custom_op import part_of
 from numba_grad.graph.node import OPS, Node, grad_mode
 from numba_grad.graph.types import CPU
+from numba_grad.immutable import immutable
 from numba_grad.ops.custom_kernels import (
     CustomKernel,
     Number,
@@ -512,7 +513,7 @@ def _are_large(inputs: Sequence[Node]) -> bool:
     return sum(x.type.size for x in inputs) >= _LARGE
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Variant:
     """A kernel of a program: see `compiler/numba_functions/generated.py`."""
 

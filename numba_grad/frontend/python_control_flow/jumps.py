@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from numba_grad.frontend.inputs.calling_lines import OF_REWRITTEN
+from numba_grad.immutable import immutable
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -35,7 +36,7 @@ class _Block:
     always_jumps: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Loop:
     """The flags of the loop around."""
 
