@@ -3,6 +3,7 @@ branches: between rows that lead past those that are not chosen. Of loops, too, 
 steps (`loop_work.py`); of others the body is compiled as a whole."""
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -129,6 +130,7 @@ class _Lowering:
         calls = calls_of(graph)
         edges, starts = graph.edges.tolist(), graph.starts.tolist()
         signatures = graph.signatures.tolist()
+        uses = Counter(signatures)
         places, layout_of, output_of = self.places, self.layout_of, self.output_of
         place_at, layout_at = places.__getitem__, layout_of.__getitem__
         in_use = self.memory_in_use
@@ -150,6 +152,7 @@ class _Lowering:
                     output_of.get(k),
                     (graph.table, signatures[k]),
                     in_place=in_place,
+                    uses=uses[signatures[k]],
                 )
             target = self.target_of(k) if k in graph.places else None
             own = self.followed(recipe, [*map(place_at, inputs)], target)
