@@ -145,8 +145,8 @@ FEW_ELEMENTS = 32
 # Larger graphs as well, up to as many bytes, where to fuse them takes longer than to run them:
 # seconds of an operation, of a byte that it computes, and to compile an operation that has no like.
 # On 12 time-stepping programs the last is 1.2 to 6 ms.
-SECONDS_OF_AN_OPERATION = 2e-6
-SECONDS_OF_A_BYTE = 0.5e-9
+SECONDS_OF_AN_OPERATION = 1e-6
+SECONDS_OF_A_BYTE = 0.2e-9
 SECONDS_OF_ONE_UNLIKE = 2.5e-3
 MOST_BYTES_AT_FIRST = 1 << 30
 MOST_ELEMENTS_AT_FIRST = 1 << 17
