@@ -24,10 +24,10 @@ from numba_grad.graph.node import Node
 # registers.
 POINTERS = 4
 
-# Words: the place of the address of the kernel of an element, how many loops there are, the pointers
-# to the first element, the extents, and of each loop the steps of all pointers, in bytes. The kernel
-# is told the number of its element, in C order. Below 0, the number of loops is that of loops whose
-# innermost one is a row: its kernel is called for all of it.
+# Words: the place of the address of an element's kernel, how many loops there are, the pointers to
+# the first element, the extents, and of each loop the steps of all pointers, in bytes. The kernel
+# is told the number of its element, in C order. Where the number of loops is below 0, the innermost
+# one is a row: the kernel is one of rows, and is called for all of it.
 WALK = """\
 def kernel(args, lo, hi):
     words = pointer(args, int64)

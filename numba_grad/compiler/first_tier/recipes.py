@@ -368,8 +368,11 @@ class Recipes:
         ]
         dtypes = tuple([own for _, own in operands])
         self.accumulated(
-            combining_term(node), value, [total, *[view for view, _ in operands]],
-            (shape, layouts, (dtype, *dtypes)), kept,
+            combining_term(node),
+            value,
+            [total, *[view for view, _ in operands]],
+            (shape, layouts, (dtype, *dtypes)),
+            kept,
         )
         if total is not result:
             self.apply(_COPY, ("x",), result, node.dtype, [(total, dtype)])
