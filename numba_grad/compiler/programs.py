@@ -205,7 +205,7 @@ def _count_unlike(graph: FlatGraph) -> int:
     reads = ends[graph.starts[1:]] - ends[graph.starts[:-1]]
     # Not by `np.unique`, for which NumPy imports its masked arrays: 6 ms.
     ordered = np.sort(reads + _mixed(graph.signatures))
-    return 1 + np.count_nonzero(np.diff(ordered))
+    return 1 + int(np.count_nonzero(np.diff(ordered)))
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:

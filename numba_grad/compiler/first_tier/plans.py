@@ -192,17 +192,19 @@ class _Lowering:
                     places.append(target if number == of_result else (arena, reserve(nbytes)))
         if not recipe.steps:
             return places
-        first, relocate = len(self.words), self.relocations.extend
+        first = len(self.words)
         self.words += recipe.words
         for kernel, word, tasks, grain in recipe.steps:
             self.steps.extend((kernel, first + word, tasks, grain))
+        found: list[int] = []
         for word, place, more in recipe.pointers:
             base, offset = places[place]
-            relocate((first + word, base, offset + more))
+            found += (first + word, base, offset + more)
         for word, base, offset in recipe.fixed:
-            relocate((first + word, base, offset))
+            found += (first + word, base, offset)
         for word, byte in recipe.own:
-            relocate((first + word, self.builder.words, 8 * first + byte))
+            found += (first + word, self.builder.words, 8 * first + byte)
+        self.relocations.extend(found)
         return places
 
     def append_to_plan(self) -> None:
