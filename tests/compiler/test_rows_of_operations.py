@@ -169,10 +169,15 @@ def test_few_elements_have_no_kernels_of_rows():
     once = plans.lowered(flatten([(x * x + x)._node]))
     assert not any("in_vectors" in source for source in once.kernels)
     y = x
-    for _ in range(32):
+    for _ in range(64):
         y = y * x
     often = plans.lowered(flatten([(y + x)._node]))
     assert sum("in_vectors" in source for source in often.kernels) == 1  # the products'
+    z = x
+    for _ in range(32):  # of more work each
+        z = np.exp(z)
+    costly = plans.lowered(flatten([z._node]))
+    assert sum("in_vectors" in source for source in costly.kernels) == 1
 
 
 IMPORTS = """

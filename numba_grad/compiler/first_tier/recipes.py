@@ -69,8 +69,10 @@ _COPY, _SUM, _NUMBER = parsed("{x}"), parsed("{x} + {y}"), parsed("cast(lo, {dty
 _NO_POINTERS = (0,) * POINTERS
 
 # So many elements an operation computes, wherever a graph has it, before its kernel is one of rows:
-# that takes 1 ms longer to compile, or 4 if it is a function, and saves 1 ns an element, or 6.
-_ELEMENTS_WORTH_ROWS = 1 << 17
+# that takes 1 ms longer to compile, and saves 1 ns an element. What takes as long as several
+# additions counts as several elements.
+_ELEMENTS_WORTH_ROWS = 1 << 18
+_ADDITIONS_OF_AN_ELEMENT = 4
 
 Address = tuple[int, int]  # a base and bytes
 Word = int | Address | KernelAddress
@@ -116,9 +118,9 @@ class Recipes:
     """Makes recipes for one plan; has the kernels and the constants that they name by number."""
 
     # Of the recipe that is being made: what it computes, if it is one operation, its operands, and
-    # how often the graph has the operation.
+    # as how many elements of the graph one of them counts.
     recipe: Recipe
-    uses: int
+    weight: int
     wanted: Wanted
     types: Sequence[Type]
     operands: list[View]
@@ -145,7 +147,8 @@ class Recipes:
         """What computes `node`, and all that has its signature and reads such layouts; to `base`,
         if that matters, or `in_place` of its first operand, which it is an assignment to. `uses`:
         how often about."""
-        recipe = self.begin(layouts, uses)
+        cost = node.op.cost if node.op.family == "elementwise" else 1
+        recipe = self.begin(layouts, uses * max(1, cost // _ADDITIONS_OF_AN_ELEMENT))
         self.wanted = Wanted(node.type, base)
         view = self.assigned(node, self.operands[0]) if in_place else self.value(node, signature)
         if base is not None and view.base != base:
@@ -174,9 +177,9 @@ class Recipes:
         self.step(kind, words)
         return recipe
 
-    def begin(self, layouts: Sequence[int], uses: int = 1) -> Recipe:
+    def begin(self, layouts: Sequence[int], weight: int = 1) -> Recipe:
         """A new one, over operands of these layouts."""
-        self.recipe, self.uses = Recipe(), uses
+        self.recipe, self.weight = Recipe(), weight
         known = [self.layouts.by_number[number] for number in layouts]
         self.types = [type for type, _ in known]
         self.operands = [
@@ -282,7 +285,7 @@ class Recipes:
 
     def are_worth_rows(self, loops: Sequence[int]) -> bool:
         extents = loops[: len(loops) // (1 + POINTERS)]
-        return self.uses * math.prod(extents) >= _ELEMENTS_WORTH_ROWS if extents else False
+        return self.weight * math.prod(extents) >= _ELEMENTS_WORTH_ROWS if extents else False
 
     def walk(
         self, source: str, views: Sequence[View], loops: Sequence[int], *, by_rows: bool = False
