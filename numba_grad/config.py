@@ -12,9 +12,10 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba_grad.errors import explain
+from numba_grad.immutable import NamedTuple
 
 ENGINES = ("native", "fused", "reference")
 LOGS = ("progress", "compile", "off")

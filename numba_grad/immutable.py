@@ -1,10 +1,16 @@
-"""Small classes whose instances never change."""
+"""Small classes whose instances never change.
+
+immutable    a decorator: a frozen dataclass
+NamedTuple   as that of `typing`
+"""
 
 import functools
+import sys
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields
 from types import FunctionType
-from typing import Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 Class = TypeVar("Class", bound=type)
 
@@ -27,7 +33,8 @@ def immutable(cls: Class) -> Class:
         defaults = tuple([f.default for f in own if f.default is not MISSING])
         names = {_name_of_field(k): f.name for k, f in enumerate(own)}
         for function in _functions_of_fields(len(own)):
-            setattr(made, function.__name__, _renamed(function, names, cls, defaults))
+            given = defaults if function.__name__ == "__init__" else ()
+            setattr(made, function.__name__, _renamed(function, names, cls.__qualname__, given))
     if "__repr__" not in vars(cls):
         made.__repr__ = _shown
     return made
@@ -40,6 +47,45 @@ def _values_of_fields(cls: type) -> list[object]:
 
 def _has_factory(value: object) -> bool:
     return isinstance(value, Field) and value.default_factory is not MISSING
+
+
+if TYPE_CHECKING or sys.version_info >= (3, 14):  # where annotations are not there at once
+    from typing import NamedTuple
+else:
+
+    class _NamedTuples(type):
+        """Makes the classes that derive from `NamedTuple`.
+
+        That of `typing` has Python compile a text for each, 46 us, 53 times while the package is
+        imported. Here one is compiled for each number of fields; to give it other names takes 9.
+        """
+
+        def __new__(cls, name: str, bases: tuple[type, ...], own: dict[str, Any]) -> type:
+            if not bases:
+                return super().__new__(cls, name, bases, own)
+            names = tuple(own.get("__annotations__", ()))
+            of_count = _tuple_of_fields(len(names))
+            defaults = tuple([own[x] for x in names if x in own])
+            renamed = dict(zip(of_count._fields, names, strict=True))
+            made = _renamed(of_count.__new__, renamed, name, defaults)
+            getters = {x: vars(of_count)[k] for k, x in renamed.items()}
+            shared = {"__slots__": (), "__repr__": _shown, "_replace": _replaced}
+            of_fields = {"__new__": made, "_fields": names, "__match_args__": names}
+            return type(name, (of_count,), shared | own | getters | of_fields)
+
+    NamedTuple = _NamedTuples("NamedTuple", (), {})
+
+
+@functools.cache
+def _tuple_of_fields(count: int) -> Any:
+    return namedtuple("fields", [_name_of_field(k) for k in range(count)])
+
+
+def _replaced(self: Any, **changes: Any) -> Any:
+    values = [changes.pop(name, value) for name, value in zip(self._fields, self, strict=True)]
+    if changes:
+        raise ValueError(f"{type(self).__qualname__} has no field {next(iter(changes))!r}")
+    return self._make(values)
 
 
 def _name_of_field(number: int) -> str:
@@ -68,16 +114,15 @@ def _functions_of_fields(count: int) -> tuple[FunctionType, ...]:
 
 
 def _renamed(
-    function: FunctionType, names: dict[str, str], owner: type, defaults: tuple[Any, ...]
+    function: FunctionType, names: dict[str, str], owner: str, defaults: tuple[Any, ...]
 ) -> Callable[..., Any]:
     code = function.__code__
     code = code.replace(
         co_names=tuple([names.get(name, name) for name in code.co_names]),
         co_varnames=tuple([names.get(name, name) for name in code.co_varnames]),
-        co_qualname=f"{owner.__qualname__}.{code.co_name}",
+        co_qualname=f"{owner}.{function.__name__}",
     )
-    is_init = code.co_name == "__init__"
-    return FunctionType(code, function.__globals__, code.co_name, defaults if is_init else None)
+    return FunctionType(code, function.__globals__, function.__name__, defaults)
 
 
 def _shown(self: Any) -> str:

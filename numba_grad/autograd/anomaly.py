@@ -9,7 +9,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from numba_grad.errors import GradientError
 from numba_grad.fresh_thread import carried
 from numba_grad.graph import observers
 from numba_grad.graph.node import Node
+from numba_grad.immutable import NamedTuple
 from numba_grad.transforms.vjp import Cotangent
 
 _PACKAGE = str(Path(__file__).parent.parent)

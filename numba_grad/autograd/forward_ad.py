@@ -12,7 +12,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba_grad.autograd.state import state_of
 from numba_grad.autograd.tensor_class import is_tensor, new_tensor
@@ -21,6 +21,7 @@ from numba_grad.errors import GradientError, explain
 from numba_grad.fresh_thread import carried
 from numba_grad.graph import observers
 from numba_grad.graph.node import OPS, Node
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import cast
 from numba_grad.transforms.jvp import Tangent, tangent_of

@@ -2,13 +2,14 @@
 
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba_grad.autograd.hooks import RemovableHandle
 from numba_grad.autograd.state import dict_of, is_leaf, state_of
 from numba_grad.autograd.tensor_class import tensor_of
 from numba_grad.errors import GradientError
 from numba_grad.graph.node import Node, record
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import custom, item, several_results
 
 

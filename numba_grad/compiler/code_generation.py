@@ -10,11 +10,12 @@ import contextlib
 import ctypes
 import functools
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import llvmlite.binding as llvm
 
 from numba_grad.errors import InternalError
+from numba_grad.immutable import NamedTuple
 from numba_grad.locks import new_lock
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from numba_grad.immutable import NamedTuple
 from numba_grad.runtime.plan import Plan
 
 if TYPE_CHECKING:

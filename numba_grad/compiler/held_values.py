@@ -25,7 +25,6 @@ import threading
 import weakref
 from collections.abc import Collection, Iterable
 from operator import attrgetter
-from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +36,7 @@ from numba_grad.graph.node import ARGUMENT, LEAF, Node, held_tensor, next_serial
 from numba_grad.graph.placement import LITERALS
 from numba_grad.graph.types import TupleType
 from numba_grad.graph.walk import by_serial, value_inputs
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import item
 from numba_grad.ops.movement import part, slice_, update_slice
 

@@ -14,11 +14,11 @@ import ast
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
-from numba_grad.immutable import immutable
+from numba_grad.immutable import NamedTuple, immutable
 
 
 @immutable

@@ -1,8 +1,6 @@
 """What the words of a step stand for, until a plan is made of it: most are numbers."""
 
-from typing import NamedTuple
-
-from numba_grad.immutable import immutable
+from numba_grad.immutable import NamedTuple, immutable
 from numba_grad.runtime.plan import ErrorSite
 
 

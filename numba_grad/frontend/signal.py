@@ -8,7 +8,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend import fft
@@ -19,6 +19,7 @@ from numba_grad.frontend.functions.shapes import flip, moveaxis, reshape, transp
 from numba_grad.frontend.inputs.arrays import ArrayLike, common_dtype
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import normalize_axis
+from numba_grad.immutable import NamedTuple
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensors.tensor import Tensor

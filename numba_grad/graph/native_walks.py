@@ -13,11 +13,11 @@ import ctypes
 import sys
 import weakref
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from numba_grad.graph.node import SERIALS_A_NODE, Node, Op
+from numba_grad.immutable import NamedTuple
 
 OBJECT_HEAD = object.__basicsize__  # bytes before the fields of an object
 WORD = ctypes.sizeof(ctypes.c_int64)

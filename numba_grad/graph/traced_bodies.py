@@ -15,12 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba_grad.errors import TracingError, explain
 from numba_grad.fresh_thread import carried
 from numba_grad.graph import observers
 from numba_grad.graph.node import ARGUMENT, Node, held_tensor
+from numba_grad.immutable import NamedTuple
 
 Place = tuple[CodeType, int]  # an instruction of the user's code
 _NOT_THE_USERS = ("numba_grad", "numpy")  # packages

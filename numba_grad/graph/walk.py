@@ -6,11 +6,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from numba_grad.graph.node import ARGUMENT, Node, grad_mode, record, recording
+from numba_grad.immutable import NamedTuple
 
 if TYPE_CHECKING:
     from numba_grad.graph.native_walks import NativeWalks

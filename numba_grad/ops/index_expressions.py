@@ -14,13 +14,14 @@ result, the value of the mask is needed while recording: `value_of(node)` is ask
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from numba_grad.dtypes import INT64
 from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.graph.node import OPS, Node, Op, SharedParams, leaf, record
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import axes_params, cast, placed, reshape, shape_params
 from numba_grad.ops.families import broadcast_to as stretch
 from numba_grad.ops.indexing import (

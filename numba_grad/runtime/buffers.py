@@ -14,10 +14,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
+from numba_grad.immutable import NamedTuple
 from numba_grad.locks import new_lock
 
 # Smaller arrays are left to NumPy's allocator, which recycles them as well: 0.15 us against 2.5 us.

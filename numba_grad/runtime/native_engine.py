@@ -17,12 +17,13 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from numba_grad.config import config
 from numba_grad.errors import InternalError, KernelError, explain
+from numba_grad.immutable import NamedTuple
 from numba_grad.runtime import library, mpi, state_files
 from numba_grad.runtime.addresses import address_of
 from numba_grad.runtime.buffers import allocate, allocator, borrow

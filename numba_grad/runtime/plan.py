@@ -13,11 +13,12 @@ import enum
 from array import array
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from numba_grad.errors import InternalError
+from numba_grad.immutable import NamedTuple
 from numba_grad.runtime.state_files import symbol_of
 
 SERIAL = 1 << 62  # the grain of a step that is never cut

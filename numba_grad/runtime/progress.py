@@ -8,11 +8,12 @@ which comes back to Python every 0.1 s, reads the words of such loops, and hands
 import ctypes
 import importlib.util
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from numba_grad.fresh_thread import imported
+from numba_grad.immutable import NamedTuple
 from numba_grad.runtime.plan import Control, LoopWord, Plan
 
 _MARK = " with progress "

@@ -10,11 +10,11 @@ import enum
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
 
 from numba_grad.graph.node import OPS, Node
+from numba_grad.immutable import NamedTuple
 
 UPDATE, SLICE = OPS["update_slice"], OPS["slice"]
 

@@ -1,11 +1,12 @@
 """Graphs of loops and branches: what their arguments are, derivatives, batched forms."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba_grad.dtypes import is_inexact
 from numba_grad.graph.node import OPS, Node, Op, argument, recording
 from numba_grad.graph.walk import substitute, toposort
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import aliases, result, with_results
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.batch import rules_read

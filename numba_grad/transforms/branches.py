@@ -1,7 +1,7 @@
 """A choice between graphs as one operation: of its branches only the chosen one runs."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from numba_grad.dtypes import is_inexact
 from numba_grad.graph.node import Node, Op, argument, recording
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.graph.walk import substitute
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import aliases, by_pullback, result, with_results
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.batch import repeat

@@ -9,12 +9,13 @@ for some states only carries the same as one that has it for all, so it has the 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import OPS, Node, argument, record, recording
 from numba_grad.graph.types import CPU
 from numba_grad.graph.walk import substitute
+from numba_grad.immutable import NamedTuple
 from numba_grad.transforms.call import CallTarget
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ array together of parts, by `stack`, `concatenate` or assignments, and read noth
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from numba_grad.graph.node import OPS, Node, argument, recording
 from numba_grad.graph.walk import substitute, toposort
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.call import CallTarget
 

@@ -9,10 +9,10 @@ carried at first is no such function, so the first step is done before the loop.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, recording
 from numba_grad.graph.walk import substitute, toposort, users
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.short_loops import WRITTEN_OUT, row_of

@@ -9,12 +9,12 @@ computes: one program, however it is written.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from numba_grad.dtypes import is_inexact, is_storage_only
 from numba_grad.graph.node import OPS, Node, recording
 from numba_grad.graph.types import TupleType
 from numba_grad.graph.walk import substitute, toposort
+from numba_grad.immutable import NamedTuple
 from numba_grad.transforms.batch import repeat
 from numba_grad.transforms.bodies import batched_body
 from numba_grad.transforms.call import CallTarget

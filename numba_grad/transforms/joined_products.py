@@ -8,10 +8,10 @@ library, and its derivative has two more of them.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import NamedTuple
 
 from numba_grad.graph.node import OPS, Node, argument, recording
 from numba_grad.graph.walk import rebuilt, substitute, toposort
+from numba_grad.immutable import NamedTuple
 from numba_grad.transforms.call import CallTarget
 
 # Multiplications of a joined product. Larger ones gain nothing, and to join their factors takes

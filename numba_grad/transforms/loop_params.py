@@ -3,8 +3,9 @@
 bodies."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from numba_grad.immutable import NamedTuple
 from numba_grad.transforms.call import CallTarget
 
 

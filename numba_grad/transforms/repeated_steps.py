@@ -6,13 +6,14 @@ numbers and rows that follow each other.
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node, record, recording
 from numba_grad.graph.survey import NodeSurvey, survey_of
 from numba_grad.graph.types import CPU, TupleType
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.cheap_branches import are_cheap
 from numba_grad.ops.control import item
 from numba_grad.transforms.assigned_rows import (

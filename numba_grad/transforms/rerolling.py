@@ -12,7 +12,7 @@ planned better step by step.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from numba_grad.graph.node import (
 )
 from numba_grad.graph.survey import are_free
 from numba_grad.graph.walk import copied, in_order_of_recording, rebuilt
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params, slice_params

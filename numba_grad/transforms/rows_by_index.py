@@ -9,7 +9,6 @@ to the array after the loop. Rows of constants are those of sequences, too.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from numba_grad.dtypes import is_inexact
 from numba_grad.graph.node import OPS, Node, argument, recording
 from numba_grad.graph.types import CPU, TupleType
 from numba_grad.graph.walk import rebuilt, toposort
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import literal, reshape
 from numba_grad.ops.movement import region_params, slice_params
 from numba_grad.transforms.assigned_rows import LONGEST_WINDOW

@@ -8,11 +8,11 @@ does all steps of one (`compiler/control_flow/point_loops.py`).
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from numba_grad.graph.node import OPS, Node, argument, record, recording
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import toposort
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.call import CallTarget
 

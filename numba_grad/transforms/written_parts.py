@@ -14,7 +14,7 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Sequence
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from numba_grad.graph.node import LEAF, OPS, Node, leaf, next_serial, recording
 from numba_grad.graph.survey import are_free
 from numba_grad.graph.types import CPU
 from numba_grad.graph.walk import in_order_of_recording
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import broadcast_to, reshape
 from numba_grad.ops.movement import region_params
 from numba_grad.transforms.assigned_rows import MOST_PARTS

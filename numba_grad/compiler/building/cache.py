@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import llvmlite
 
@@ -26,6 +25,7 @@ from numba_grad import forks
 from numba_grad.compiler.building import processor
 from numba_grad.config import config
 from numba_grad.fresh_thread import make_old, unbroken
+from numba_grad.immutable import NamedTuple
 from numba_grad.locks import new_lock
 
 try:

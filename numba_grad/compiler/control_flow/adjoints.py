@@ -2,7 +2,6 @@
 (`checkpoint_schedule.py`)."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +34,7 @@ from numba_grad.compiler.partition.flat_graph import ClosedGraph
 from numba_grad.compiler.words import OwnWord, Pointer
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type
+from numba_grad.immutable import NamedTuple
 from numba_grad.runtime.plan import Control
 from numba_grad.runtime.progress import label_in
 

@@ -9,11 +9,11 @@ other choices of the same condition need.
 import heapq
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 from numba_grad.compiler.loop_nests.kernel_ir import Apply, Let
 from numba_grad.compiler.scalar_expressions import Call, Operation, Term, functions_in, parts
 from numba_grad.graph.node import OPS
+from numba_grad.immutable import NamedTuple
 
 _WORTH_A_BRANCH = 12  # operations that are not done, of both sides together
 _DIVISION = 4

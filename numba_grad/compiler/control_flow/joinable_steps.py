@@ -6,12 +6,13 @@ store these for its own share alone.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba_grad.compiler.partition.flat_graph import ClosedGraph, once_run
 from numba_grad.compiler.partition.roles import INLINE_FAMILIES
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import toposort
+from numba_grad.immutable import NamedTuple
 
 TOGETHER = 4
 # Additions for an element, in a step, and in one of its operations: with more to do, memory is not

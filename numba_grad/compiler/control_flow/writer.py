@@ -10,7 +10,7 @@ from one buffer and written to another, in a ring of buffers (`carried_state.py`
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba_grad.compiler.control_flow.register_loops import (
     GOES_ON,
@@ -33,7 +33,7 @@ from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import substitute, value_inputs
-from numba_grad.immutable import immutable
+from numba_grad.immutable import NamedTuple, immutable
 from numba_grad.ops.control import item
 from numba_grad.runtime.plan import SERIAL, Control, ErrorSite, LoopWord, MoveWord, Tasks
 from numba_grad.runtime.progress import SITE_OF_PROGRESS

@@ -2,13 +2,13 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from numba_grad.compiler.operation_kernels import POINTERS
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import Type
+from numba_grad.immutable import NamedTuple
 
 Shape = tuple[int, ...]
 

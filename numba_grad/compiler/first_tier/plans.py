@@ -6,7 +6,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
@@ -40,6 +39,7 @@ from numba_grad.compiler.segment_memory import External, Place
 from numba_grad.compiler.segment_program import SegmentProgram
 from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import Node
+from numba_grad.immutable import NamedTuple
 from numba_grad.runtime.plan import Control, PlanBuilder
 
 _Known = tuple[Address, int]  # where a value is, and the number of its layout

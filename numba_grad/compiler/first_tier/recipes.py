@@ -12,7 +12,7 @@ import math
 from array import array
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +61,7 @@ from numba_grad.compiler.words import Errors, KernelAddress, OwnWord, Pointer, S
 from numba_grad.dtypes import computed_in
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import Type
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.functions import is_power_of_integers
 from numba_grad.runtime.plan import ONCE, ErrorSite, Launch, PlanBuilder
 

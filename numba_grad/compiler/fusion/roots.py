@@ -6,7 +6,6 @@ to store. Everything else is computed inside of the kernels that use it.
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
 from numba_grad.compiler.fusion.costs import Costs
 from numba_grad.compiler.fusion.reading import Reading
@@ -15,6 +14,7 @@ from numba_grad.compiler.loop_nests.iteration_spaces import loop_axes, matching_
 from numba_grad.compiler.loop_nests.reductions import reduction_axes
 from numba_grad.compiler.partition.roles import ASSIGNMENTS, CONDITIONAL, OVERWRITES, is_library
 from numba_grad.graph.node import Node
+from numba_grad.immutable import NamedTuple
 
 # How much larger than what it is made of a value is, to be called an expansion.
 EXPANSION = 8

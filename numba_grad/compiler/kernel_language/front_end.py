@@ -10,7 +10,7 @@ and llvmlite 0.50. This module imports Numba, so only code that is about to comp
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -35,6 +35,7 @@ from numba_grad.compiler.kernel_language import (
 from numba_grad.compiler.kernel_language.meanings import Meanings
 from numba_grad.errors import KernelError
 from numba_grad.graph.collection import without_collection
+from numba_grad.immutable import NamedTuple
 
 _TYPES = {"void": types.none, "int64": types.int64, "float64": types.float64}
 

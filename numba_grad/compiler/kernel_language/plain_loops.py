@@ -7,12 +7,12 @@ A kernel is plain if all of its innermost loops are such, or scalar by the emitt
 
 import ast
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
 
 from numba.core import types
 
 from numba_grad.compiler.kernel_language import vector_functions
 from numba_grad.compiler.kernel_language.statements import every_statement
+from numba_grad.immutable import NamedTuple
 
 _FLOATS = {"float64": types.float64, "float32": types.float32}
 _INTEGERS = {f"int{8 * size}": getattr(types, f"int{8 * size}") for size in (1, 2, 4, 8)}

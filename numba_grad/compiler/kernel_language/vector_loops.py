@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 from numba.core import types
@@ -38,6 +38,7 @@ from numba_grad.compiler.kernel_language.plain_loops import (
     summand_of,
 )
 from numba_grad.compiler.kernel_language.scalars import INT64, storage_type
+from numba_grad.immutable import NamedTuple
 
 if TYPE_CHECKING:
     from numba_grad.compiler.kernel_language.syntax_lowering import FunctionLowering

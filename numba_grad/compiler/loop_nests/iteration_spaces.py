@@ -10,9 +10,9 @@ import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from numba_grad.config import config
+from numba_grad.immutable import NamedTuple
 
 # Scalar copies of an expression that are written out in a loop over rows, at most: for short
 # graphs, and for any.

@@ -11,13 +11,12 @@ inside of the k-th.
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
 from numba_grad.compiler.scalar_expressions import Term
-from numba_grad.immutable import immutable
+from numba_grad.immutable import NamedTuple, immutable
 
 OTHER = "other_"  # before the name of an accumulator: that of another part of what is reduced
 

@@ -5,7 +5,6 @@ state in registers, where a device has a thread for each point."""
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
 from numba_grad.compiler.loop_nests.kernel_ir import (
@@ -19,7 +18,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Store,
 )
 from numba_grad.graph.types import Type
-from numba_grad.immutable import immutable
+from numba_grad.immutable import NamedTuple, immutable
 from numba_grad.runtime.plan import MOST_WORDS_OF_A_LAUNCH, Launch
 
 # Elements that a point carries: beyond, they are no longer in registers.

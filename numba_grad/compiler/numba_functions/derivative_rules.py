@@ -6,7 +6,7 @@ records is then written wherever the slope is asked for, in scalar operations.
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, Node, argument
 from numba_grad.graph.types import array_type
 from numba_grad.graph.walk import toposort
+from numba_grad.immutable import NamedTuple
 
 if TYPE_CHECKING:
     from numba_grad.compiler.numba_functions.builder import Builder

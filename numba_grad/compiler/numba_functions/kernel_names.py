@@ -7,12 +7,14 @@ is not named here is refused (`kernel_front_end.py`). This module imports Numba.
 
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 import numpy as np
 from numba.core import types
 from numba.extending import type_callable
+
+from numba_grad.immutable import NamedTuple
 
 WARP = 32
 

@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 from numba_grad.compiler.numba_functions.analyses import (
     checks_of_shapes,
@@ -61,6 +60,7 @@ from numba_grad.compiler.scalar_expressions import (
     with_functions,
 )
 from numba_grad.errors import explain
+from numba_grad.immutable import NamedTuple
 
 _SHAPES_HEAD = """\
 import math

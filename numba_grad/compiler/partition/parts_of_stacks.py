@@ -13,7 +13,6 @@ slices of single windows.
 import itertools
 import math
 from collections.abc import Container
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from numba_grad.compiler.loop_nests.iteration_spaces import UNROLLED_OPERATIONS
 from numba_grad.compiler.partition.flat_graph import FlatGraph, FlatGraphWriter
 from numba_grad.compiler.partition.roles import MOST_WINDOWS, REARRANGEMENTS, RENAMINGS
 from numba_grad.graph.node import OPS, Node, argument, record
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.movement import slice_params
 
 MOST_OF_PART = 16  # windows: an axis of so many is unrolled

@@ -10,10 +10,10 @@ stored. Each element is computed of the same numbers in the same order.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.walk import toposort
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import full, reshape
 from numba_grad.ops.movement import Shape, region_params, slice_params
 

@@ -5,7 +5,7 @@ results are outputs.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +50,7 @@ from numba_grad.graph.walk import (
     is_traced,
     value_inputs,
 )
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import item
 from numba_grad.transforms.python_loops import loop_in
 

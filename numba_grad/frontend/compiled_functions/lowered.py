@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from numba_grad.errors import KernelError, explain
 from numba_grad.graph.node import Node
 from numba_grad.graph.show import as_dot, as_text
 from numba_grad.graph.walk import toposort
+from numba_grad.immutable import NamedTuple
 from numba_grad.runtime.plan import Plan
 
 

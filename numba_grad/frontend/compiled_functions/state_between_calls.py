@@ -12,7 +12,7 @@ tensors stand in their places during the second trace, so that all uses of them 
 
 import types
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.walk import toposort
+from numba_grad.immutable import NamedTuple
 
 
 class PlaceOfState(NamedTuple):

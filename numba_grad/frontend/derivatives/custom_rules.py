@@ -9,7 +9,7 @@ import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from numba_grad.graph.node import (
 )
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import history_of, in_order_of_recording
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import custom_node, item
 from numba_grad.ops.families import full, placed
 from numba_grad.transforms.jvp import adjoint_of_linear, zero_point

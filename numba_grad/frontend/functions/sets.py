@@ -2,7 +2,7 @@
 arguments now, as `nonzero` does; the values in a result are elements taken, with their gradients.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from numba_grad.frontend.inputs.arrays import (
 )
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axis
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
 from numba_grad.ops.index_expressions import take_index
 

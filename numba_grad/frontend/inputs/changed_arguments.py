@@ -7,7 +7,7 @@ import operator
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, is_stand_in, value_of, wrap
 from numba_grad.graph.node import Node, leaf
 from numba_grad.graph.walk import is_traced
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.elementwise import detach, identity
 
 _SAME_VALUE = (detach, identity)

@@ -15,13 +15,14 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from numba_grad.fresh_thread import carried
 from numba_grad.graph.node import OPS, Node, held_tensor
 from numba_grad.graph.walk import toposort
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import literal
 
 T = TypeVar("T")

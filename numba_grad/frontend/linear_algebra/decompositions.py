@@ -1,6 +1,6 @@
 """Functions of numpy.linalg that factorize matrices. Their results have NumPy's names."""
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from numba_grad.frontend.functions.indexing import taken_along
 from numba_grad.frontend.inputs.arrays import ArrayLike, wrap
 from numba_grad.frontend.linear_algebra.linear_systems import for_lapack, matrix_for_lapack
 from numba_grad.graph.node import OPS, Node
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops import eigenvalues, factorizations, singular_values  # noqa: F401 - fills OPS
 from numba_grad.ops.contraction import conjugate_transpose, matrix_transpose
 from numba_grad.ops.elementwise import real_part

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from numba_grad.frontend.functions.reductions import reduced, squared_magnitude
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, common_dtype, wrap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axis
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops import linalg, singular_values  # noqa: F401 - fills OPS
 from numba_grad.ops.contraction import conjugate_transpose, matmul, matrix_transpose
 from numba_grad.ops.factorizations import inverse_order, permutation, rows_in_order

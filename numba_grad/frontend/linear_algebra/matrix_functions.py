@@ -3,7 +3,7 @@
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, common_dtype, wrap
 from numba_grad.frontend.linear_algebra.linear_systems import inv, matrix_for_lapack
 from numba_grad.graph.node import OPS, Node
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops import determinants, matrix_functions  # noqa: F401 - fills OPS
 from numba_grad.ops.contraction import matmul
 from numba_grad.ops.elementwise import real_part

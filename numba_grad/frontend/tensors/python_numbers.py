@@ -7,7 +7,7 @@ they make of Python numbers: `np.sqrt(2.0)` is float64.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from numba_grad.frontend.inputs.arrays import (
 )
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS, Node
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import cast, zeros_like
 
 INT64, FLOAT64 = DEFAULT_DTYPES[int], DEFAULT_DTYPES[float]
