@@ -30,7 +30,6 @@ from numba_grad.compiler.programs import (
     compile_flat,
     compile_small,
     first_tier_runs,
-    is_small,
     is_small_each_time,
 )
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
@@ -252,7 +251,8 @@ def _program_for(device: str, graph: FlatGraph, *, is_long: bool = False) -> Com
     it turned out to be, so it is fused from now on."""
     destination = backend_of(device).destination(device)
     if len(graph.nodes) > _LONGEST_KEPT:
-        if not is_long and _is_run_by_operations(graph, destination, is_small_each_time):
+        may_be = not is_long and _may_be_run_by_operations(destination)
+        if may_be and is_small_each_time(graph):
             return compile_small(graph)
         return compile_flat(graph, destination)
     key = (destination.name, graph.key, config.unroll_extent, config.engine)
@@ -290,20 +290,15 @@ def _known_program(key: tuple) -> _Known | None:
 def _made(graph: FlatGraph, destination: Destination, former: _Known | None) -> _Known:
     if former is not None and former.later is not None:
         destination = former.later
-    elif _is_run_by_operations(graph, destination):
-        runs = first_tier_runs(graph) - 1
-        return _Known(compile_small(graph), graph.types, runs, destination)
+    elif _may_be_run_by_operations(destination) and (runs := first_tier_runs(graph)):
+        return _Known(compile_small(graph), graph.types, runs - 1, destination)
     program = compile_flat(graph, destination)
     runs = None if program.runs is None else program.runs - 1
     return _Known(program, graph.types, runs, destination.later)
 
 
-def _is_run_by_operations(
-    graph: FlatGraph,
-    destination: Destination,
-    is_small: Callable[[FlatGraph], bool] = is_small,
-) -> bool:
-    return destination is PROCESSOR and config.engine == "native" and is_small(graph)
+def _may_be_run_by_operations(destination: Destination) -> bool:
+    return destination is PROCESSOR and config.engine == "native"
 
 
 def runner(program: CompiledProgram, device: str) -> Callable[..., list[Any]]:

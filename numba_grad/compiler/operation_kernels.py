@@ -4,6 +4,9 @@ The kernel of an operation computes one element: its words are where the result 
 that element are. `WALK` takes these pointers through arrays of any rank and strides. So what is in
 a kernel's text is the operation and its dtypes alone, and it is a line or two: a few dozen serve
 most programs, each takes a millisecond to compile, and is compiled once a machine.
+
+An operation that computes many elements has a kernel of rows as well, whose elements are neighbours
+in memory: vector code, in a fifth to a tenth of the time, with the bits of the other.
 """
 
 import functools
@@ -23,12 +26,13 @@ POINTERS = 4
 
 # Words: the place of the address of an element's kernel, how many loops there are, the pointers to
 # the first element, the extents, and of each loop the steps of all pointers, in bytes. The kernel
-# is told the number of its element, in C order.
+# is told the number of its element, in C order. Where the number of loops is below 0, the innermost
+# one is a row: the kernel is one of rows, and is called for all of it.
 WALK = """\
 def kernel(args, lo, hi):
     words = pointer(args, int64)
     function = pointer(words[0], int64)[0]
-    loops = words[1]
+    loops = max(words[1], -words[1])
     extents = pointer(args + 48, int64)
     steps = pointer(args + 48 + 8 * loops, int64)
     last = loops - 1
@@ -50,12 +54,19 @@ def kernel(args, lo, hi):
     first = 0
     axis = last
     while axis >= 0:
-        for i in range(n):
-            places[0] = p0 + i * s0
-            places[1] = p1 + i * s1
-            places[2] = p2 + i * s2
-            places[3] = p3 + i * s3
-            call(function, address, first + i, first + i + 1)
+        if words[1] < 0:
+            places[0] = p0
+            places[1] = p1
+            places[2] = p2
+            places[3] = p3
+            call(function, address, 0, n)
+        else:
+            for i in range(n):
+                places[0] = p0 + i * s0
+                places[1] = p1 + i * s1
+                places[2] = p2 + i * s2
+                places[3] = p3 + i * s3
+                call(function, address, first + i, first + i + 1)
         first += n
         axis = last - 1
         while axis >= 0:
@@ -110,6 +121,61 @@ def _of_element(
     ]
     body = [f"y = buffer(args, 0, {dtype_name(result)})", *loads, *lines]
     return "\n    ".join(["def kernel(args, lo, hi):", *body]) + "\n"
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def elementwise_row_text(
+    expression: Term,
+    names: tuple[str, ...],
+    dtypes: tuple[np.dtype, ...],
+    result: np.dtype,
+    varies: tuple[bool, ...],
+) -> str:
+    """The elements of a row of `result = expression`, from `lo` to `hi`, neighbours in memory.
+
+    `varies`: whether an operand has as many, or one for all of them.
+    """
+    values = {name: f"v{k}" for k, name in enumerate(names)}
+    text = text_of(expression, values, dtype_name(result))
+    return _of_row(result, dtypes, varies, [f"y[i] = {text}"])
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def accumulating_row_text(
+    combine: Term,
+    value: Term,
+    dtypes: tuple[np.dtype, ...],
+    result: np.dtype,
+    varies: tuple[bool, ...],
+) -> str:
+    """A row of results, each combined with an element of `value`."""
+    text = text_of(combine, {"accumulator": "total", "value": "v"})
+    if result.kind in "iub":
+        text = f"{compute_name(result)}({text})"
+    operands = {f"x{k}": f"v{k}" for k in range(len(dtypes))}
+    element = text_of(value, operands, dtype_name(result))
+    lines = [f"v = {element}", "total = y[i]", f"y[i] = {text}"]
+    return _of_row(result, dtypes, varies, lines)
+
+
+def _of_row(
+    result: np.dtype, dtypes: Sequence[np.dtype], varies: Sequence[bool], lines: Sequence[str]
+) -> str:
+    source = SourceText()
+    with source.block("def kernel(args, lo, hi):"):
+        source.line("in_vectors()")
+        source.line(f"y = buffer(args, 0, {dtype_name(result)})")
+        for k, (dtype, differs) in enumerate(zip(dtypes, varies, strict=True)):
+            source.line(f"x{k} = buffer(args, {k + 1}, {dtype_name(dtype)})")
+            if not differs:
+                source.line(f"v{k} = x{k}[0]")
+        with source.block("for i in range(lo, hi):"):
+            for k, differs in enumerate(varies):
+                if differs:
+                    source.line(f"v{k} = x{k}[i]")
+            for line in lines:
+                source.line(line)
+    return str(source)
 
 
 def combining_term(node: Node) -> Term:

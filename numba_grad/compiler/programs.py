@@ -145,8 +145,8 @@ FEW_ELEMENTS = 32
 # Larger graphs as well, up to as many bytes, where to fuse them takes longer than to run them:
 # seconds of an operation, of a byte that it computes, and to compile an operation that has no like.
 # On 12 time-stepping programs the last is 1.2 to 6 ms.
-SECONDS_OF_AN_OPERATION = 2e-6
-SECONDS_OF_A_BYTE = 0.5e-9
+SECONDS_OF_AN_OPERATION = 1e-6
+SECONDS_OF_A_BYTE = 0.2e-9
 SECONDS_OF_ONE_UNLIKE = 2.5e-3
 MOST_BYTES_AT_FIRST = 1 << 30
 MOST_ELEMENTS_AT_FIRST = 1 << 17
@@ -166,10 +166,7 @@ def is_small(graph: FlatGraph) -> bool:
     compiled as a whole where they are much work (`first_tier/loop_work.py`), nor with what only
     they read. A larger one as well, if it takes twice as long to fuse it.
     """
-    nodes, nbytes = _work(graph, {})
-    if nodes <= MOST_NODES and nbytes <= MOST_BYTES:
-        return True
-    return _runs_while_fusing(graph) >= FEWEST_RUNS
+    return first_tier_runs(graph) > 0
 
 
 def is_small_each_time(graph: FlatGraph) -> bool:
@@ -206,7 +203,9 @@ def _count_unlike(graph: FlatGraph) -> int:
     # Sums wrap around. Two are equal by chance once in 2 ** 64.
     ends = np.append(0, np.cumsum(_mixed(distances + (_FAR + 1) * (numbers + 1))))
     reads = ends[graph.starts[1:]] - ends[graph.starts[:-1]]
-    return len(np.unique(reads + _mixed(graph.signatures)))
+    # Not by `np.unique`, for which NumPy imports its masked arrays: 6 ms.
+    ordered = np.sort(reads + _mixed(graph.signatures))
+    return 1 + int(np.count_nonzero(np.diff(ordered)))
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:
@@ -218,13 +217,13 @@ def _mixed(numbers: np.ndarray) -> np.ndarray:
 
 
 def first_tier_runs(graph: FlatGraph) -> int:
-    """How often a graph that `is_small` is run operation by operation before it is fused."""
-    most = RUNS_OF_FEW_ELEMENTS if _has_few_elements(graph) else RUNS
+    """How often a graph is run operation by operation before it is fused: 0 if never."""
     nodes, nbytes = _work(graph, {})
-    if nodes <= MOST_NODES and nbytes <= MOST_BYTES:
-        return most
+    runs = math.inf if nodes <= MOST_NODES and nbytes <= MOST_BYTES else _runs_while_fusing(graph)
+    if runs < FEWEST_RUNS:
+        return 0
     # As long as it takes to fuse it, in all: so that is never twice what the better way takes.
-    return max(1, min(most, int(_runs_while_fusing(graph))))
+    return int(min(runs, RUNS_OF_FEW_ELEMENTS if _has_few_elements(graph) else RUNS))
 
 
 def _has_few_elements(graph: FlatGraph) -> bool:
@@ -269,10 +268,10 @@ def _has_large(graph: FlatGraph, most_elements: int) -> bool:
     if is_large.any():
         is_free = {k for k, node in enumerate(nodes) if node.op.name in _FREE}
         is_free.update(graph.inputs, graph.calls)
-        for k in range(len(nodes)):
-            reads = graph.edges[graph.starts[k] : graph.starts[k + 1]]
-            if k not in is_free and (is_large[k] or is_large[reads].any()):
-                return True
+        readers = np.repeat(np.arange(len(nodes)), np.diff(graph.starts))
+        matter = {*np.flatnonzero(is_large).tolist(), *readers[is_large[graph.edges]].tolist()}
+        if matter - is_free:
+            return True
     return any(
         (node.op.family == "contraction" and node.type.size * _summed(graph, k) > MOST_PRODUCTS)
         # One after the other: in blocks, as by fusion, the error is smaller.

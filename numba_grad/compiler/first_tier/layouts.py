@@ -93,6 +93,22 @@ def loops_over(
     return *extents, *steps
 
 
+SHORTEST_ROW = 8  # of fewer elements calls for each take no longer
+
+
+def row_operands(loops: Sequence[int], dtypes: Sequence[np.dtype]) -> tuple[bool, ...] | None:
+    """Whether each operand of a row of results has as many elements, or one for all. None where the
+    innermost of `loops` goes over no such row: neighbours, or always the same element."""
+    count = len(loops) // (1 + POINTERS)
+    if count == 0 or loops[count - 1] < SHORTEST_ROW:
+        return None
+    steps = loops[-POINTERS:][: len(dtypes)]
+    for step, dtype in zip(steps, dtypes, strict=True):
+        if step not in (0, dtype.itemsize):
+            return None
+    return tuple([step != 0 for step in steps[1:]]) if steps[0] else None
+
+
 def _joined(shape: Shape, layouts: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
     """The fewest loops over the same elements in the same order: at least one."""
     extents: list[int] = []

@@ -5,6 +5,7 @@ place.
 A loop that fills a matrix element by element would else copy it for each of them.
 """
 
+import functools
 from collections.abc import Callable
 
 from numba_grad.compiler.first_tier.layouts import MOVEMENTS
@@ -25,8 +26,9 @@ class MemoryInUse:
         # Of a value the one in whose memory it may be, and of that where it is read last.
         self.root = root = list(range(len(nodes)))
         self.until = until = [-1] * len(nodes)
-        # Of such a value what was reserved for it and its views, with bytes.
+        # Of such a value what was reserved for it and its views, with sizes.
         self.owned: dict[int, list[tuple[Address, int]]] = {}
+        self._assignments = {k for k, x in enumerate(nodes) if x.op.name in ASSIGNMENTS}
         for k, start in enumerate(starts[:-1]):
             inputs = edges[start : starts[k + 1]]
             for x in inputs:
@@ -44,7 +46,7 @@ class MemoryInUse:
 
     def is_in_place(self, k: int, inputs: list[int], places: list[Address]) -> bool:
         """Whether the operation at position `k` leaves its result in its first operand."""
-        if self.nodes[k].op.name not in ASSIGNMENTS or self.until[k] == len(self.nodes):
+        if k not in self._assignments or self.until[k] == len(self.nodes):
             return False
         array, part = inputs
         owned = self.owned.get(array)
@@ -65,26 +67,23 @@ class MemoryInUse:
         target: Address | None,
     ) -> None:
         """Take note of the operation at position `k`, whose steps have been appended."""
-        count = len(inputs)
+        root, until = self.root, self.until
         result = recipe.results[0][0]
-        root = self.root[k]
-        if inputs and result == 0 and root == k:  # in place
+        own_root = root[k]
+        if inputs and result == 0 and own_root == k:  # in place
             self.owned[k] = self.owned.pop(inputs[0])
-        for number, nbytes in enumerate(recipe.temporaries, count):
-            if places[number] == target:
+        for number, nbytes in enumerate(recipe.temporaries, len(inputs)):
+            place = places[number]
+            if place == target:
                 continue
-            own = places[number], nbytes
-            if number == result and self.until[root] > k:
-                self.owned.setdefault(root, []).append(own)
+            if number == result and until[own_root] > k:
+                self.owned.setdefault(own_root, []).append((place, _size_class(nbytes)))
             else:
-                self._give_back([own])
+                self.free.setdefault(_size_class(nbytes), []).append(place[1])
         for x in inputs:
-            if self.until[self.root[x]] == k:
-                self._give_back(self.owned.pop(self.root[x], []))
-
-    def _give_back(self, owned: list[tuple[Address, int]]) -> None:
-        for (_, offset), nbytes in owned:
-            self.free.setdefault(_size_class(nbytes), []).append(offset)
+            if until[root[x]] == k:
+                for (_, offset), size in self.owned.pop(root[x], ()):
+                    self.free.setdefault(size, []).append(offset)
 
 
 def _may_be_a_view(node: Node, operand: Node) -> bool:
@@ -94,6 +93,7 @@ def _may_be_a_view(node: Node, operand: Node) -> bool:
     return name in MOVEMENTS or name in RENAMINGS or name == "item"
 
 
+@functools.lru_cache(maxsize=1 << 10)
 def _size_class(nbytes: int) -> int:
     """Bytes that memory of so many takes: a power of two, or one of three sizes between two.
 

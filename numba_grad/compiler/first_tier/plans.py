@@ -3,6 +3,7 @@ branches: between rows that lead past those that are not chosen. Of loops, too, 
 steps (`loop_work.py`); of others the body is compiled as a whole."""
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -129,6 +130,7 @@ class _Lowering:
         calls = calls_of(graph)
         edges, starts = graph.edges.tolist(), graph.starts.tolist()
         signatures = graph.signatures.tolist()
+        uses = Counter(signatures)
         places, layout_of, output_of = self.places, self.layout_of, self.output_of
         place_at, layout_at = places.__getitem__, layout_of.__getitem__
         in_use = self.memory_in_use
@@ -150,6 +152,7 @@ class _Lowering:
                     output_of.get(k),
                     (graph.table, signatures[k]),
                     in_place=in_place,
+                    uses=uses[signatures[k]],
                 )
             target = self.target_of(k) if k in graph.places else None
             own = self.followed(recipe, [*map(place_at, inputs)], target)
@@ -189,17 +192,19 @@ class _Lowering:
                     places.append(target if number == of_result else (arena, reserve(nbytes)))
         if not recipe.steps:
             return places
-        first, relocate = len(self.words), self.relocations.extend
+        first = len(self.words)
         self.words += recipe.words
         for kernel, word, tasks, grain in recipe.steps:
             self.steps.extend((kernel, first + word, tasks, grain))
+        found: list[int] = []
         for word, place, more in recipe.pointers:
             base, offset = places[place]
-            relocate((first + word, base, offset + more))
+            found += (first + word, base, offset + more)
         for word, base, offset in recipe.fixed:
-            relocate((first + word, base, offset))
+            found += (first + word, base, offset)
         for word, byte in recipe.own:
-            relocate((first + word, self.builder.words, 8 * first + byte))
+            found += (first + word, self.builder.words, 8 * first + byte)
+        self.relocations.extend(found)
         return places
 
     def append_to_plan(self) -> None:

@@ -31,6 +31,7 @@ from numba_grad.compiler.first_tier.layouts import (
     loops_over,
     permuted,
     region,
+    row_operands,
     strides_of,
 )
 from numba_grad.compiler.loop_nests.iteration_spaces import all_axes_as_loops
@@ -38,9 +39,11 @@ from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS, identity_o
 from numba_grad.compiler.operation_kernels import (
     POINTERS,
     WALK,
+    accumulating_row_text,
     accumulating_text,
     argument_text,
     combining_term,
+    elementwise_row_text,
     elementwise_text,
 )
 from numba_grad.compiler.partition.roles import RENAMINGS
@@ -65,6 +68,12 @@ from numba_grad.runtime.plan import ONCE, ErrorSite, Launch, PlanBuilder
 _COPY, _SUM, _NUMBER = parsed("{x}"), parsed("{x} + {y}"), parsed("cast(lo, {dtype})")
 
 _NO_POINTERS = (0,) * POINTERS
+
+# So many elements an operation computes, wherever a graph has it, before its kernel is one of rows:
+# that takes 1 ms longer to compile, and saves 1 ns an element. What takes as long as several
+# additions counts as several elements.
+_ELEMENTS_WORTH_ROWS = 1 << 18
+_ADDITIONS_OF_AN_ELEMENT = 4
 
 Address = tuple[int, int]  # a base and bytes
 Word = int | Address | KernelAddress
@@ -109,8 +118,10 @@ class Wanted(NamedTuple):
 class Recipes:
     """Makes recipes for one plan; has the kernels and the constants that they name by number."""
 
-    # Of the recipe that is being made: what it computes, if it is one operation, and its operands.
+    # Of the recipe that is being made: what it computes, if it is one operation, its operands, and
+    # as how many elements of the graph one of them counts.
     recipe: Recipe
+    weight: int
     wanted: Wanted
     types: Sequence[Type]
     operands: list[View]
@@ -132,10 +143,13 @@ class Recipes:
         signature: Hashable,
         *,
         in_place: bool = False,
+        uses: int = 1,
     ) -> Recipe:
         """What computes `node`, and all that has its signature and reads such layouts; to `base`,
-        if that matters, or `in_place` of its first operand, which it is an assignment to."""
-        recipe = self.begin(layouts)
+        if that matters, or `in_place` of its first operand, which it is an assignment to. `uses`:
+        how often about."""
+        cost = node.op.cost if node.op.family == "elementwise" else 1
+        recipe = self.begin(layouts, uses * max(1, cost // _ADDITIONS_OF_AN_ELEMENT))
         self.wanted = Wanted(node.type, base)
         view = self.assigned(node, self.operands[0]) if in_place else self.value(node, signature)
         if base is not None and view.base != base:
@@ -164,9 +178,9 @@ class Recipes:
         self.step(kind, words)
         return recipe
 
-    def begin(self, layouts: Sequence[int]) -> Recipe:
+    def begin(self, layouts: Sequence[int], weight: int = 1) -> Recipe:
         """A new one, over operands of these layouts."""
-        self.recipe = Recipe()
+        self.recipe, self.weight = Recipe(), weight
         known = [self.layouts.by_number[number] for number in layouts]
         self.types = [type for type, _ in known]
         self.operands = [
@@ -259,12 +273,26 @@ class Recipes:
     ) -> None:
         """`result = expression`, element by element; operands are broadcast."""
         layouts = tuple([(view.shape, view.strides, own) for view, own in operands])
-        source = elementwise_text(expression, names, tuple([own for _, own in operands]), dtype)
+        dtypes = tuple([own for _, own in operands])
+        views = [result, *[view for view, _ in operands]]
         loops = elementwise_loops(result.shape, result.strides, dtype, layouts)
-        self.walk(source, [result, *[view for view, _ in operands]], loops)
+        if expression is not _NUMBER and self.are_worth_rows(loops):
+            varies = row_operands(loops, (dtype, *dtypes))
+            if varies is not None:
+                source = elementwise_row_text(expression, names, dtypes, dtype, varies)
+                self.walk(source, views, loops, by_rows=True)
+                return
+        self.walk(elementwise_text(expression, names, dtypes, dtype), views, loops)
 
-    def walk(self, source: str, views: Sequence[View], loops: Sequence[int]) -> None:
-        """Call the kernel of an element for the elements of views, see `loops_over`."""
+    def are_worth_rows(self, loops: Sequence[int]) -> bool:
+        extents = loops[: len(loops) // (1 + POINTERS)]
+        return self.weight * math.prod(extents) >= _ELEMENTS_WORTH_ROWS if extents else False
+
+    def walk(
+        self, source: str, views: Sequence[View], loops: Sequence[int], *, by_rows: bool = False
+    ) -> None:
+        """Call the kernel of an element for the elements of views, see `loops_over`; or, `by_rows`,
+        that of a row for all that the innermost loop goes over."""
         if loops is NO_ELEMENTS:
             return
         if loops is ONE_ELEMENT:
@@ -275,7 +303,8 @@ class Recipes:
         first = len(recipe.words)
         tasks, grain = ONCE
         recipe.steps.append((self.kernel(WALK), first, tasks, grain))
-        recipe.words.extend((0, len(loops) // (1 + POINTERS), *_NO_POINTERS, *loops))
+        count = len(loops) // (1 + POINTERS)
+        recipe.words.extend((0, -count if by_rows else count, *_NO_POINTERS, *loops))
         recipe.fixed.append((first, self.builder.functions, 8 * self.kernel(source)))
         for number, view in enumerate(views, 2):
             self.point(first, first + number, view.base, view.offset)
@@ -342,14 +371,40 @@ class Recipes:
             *[view.strides for view, _ in operands],
         ]
         dtypes = tuple([own for _, own in operands])
-        self.walk(
-            accumulating_text(combining_term(node), value, dtypes, dtype),
+        self.accumulated(
+            combining_term(node),
+            value,
             [total, *[view for view, _ in operands]],
-            loops_over(shape, layouts, [dtype, *dtypes]),
+            (shape, layouts, (dtype, *dtypes)),
+            kept,
         )
         if total is not result:
             self.apply(_COPY, ("x",), result, node.dtype, [(total, dtype)])
         return result
+
+    def accumulated(
+        self,
+        combine: Term,
+        value: Term,
+        views: Sequence[View],
+        elements: tuple[Shape, Sequence[Shape], tuple[np.dtype, ...]],
+        kept: int,
+    ) -> None:
+        """Combine the first of `views` with each `value` of the others; `elements`: of all of them,
+        as `loops_over` takes them, the last of which belong to the same result."""
+        shape, layouts, dtypes = elements
+        loops = loops_over(shape, layouts, dtypes)
+        if self.are_worth_rows(loops):
+            # Each result gets its values in the same order, if another one gets some in between.
+            axes = (*range(kept, len(shape)), *range(kept))
+            turned, *others = [tuple([own[axis] for axis in axes]) for own in (shape, *layouts)]
+            by_rows = loops_over(turned, others, dtypes)
+            varies = row_operands(by_rows, dtypes)
+            if varies is not None:
+                source = accumulating_row_text(combine, value, dtypes[1:], dtypes[0], varies)
+                self.walk(source, views, by_rows, by_rows=True)
+                return
+        self.walk(accumulating_text(combine, value, dtypes[1:], dtypes[0]), views, loops)
 
     def constant(self, data: bytes) -> View:
         """A number of these bytes."""

@@ -165,7 +165,12 @@ def plain_module_for(
 
 def quick_module_of(functions: Sequence[ExportedFunction], name: str) -> llvm.ModuleRef:
     """One module of several functions, without what only LLVM's passes have a use for."""
-    return without_collection(_module_of, _writing(functions), name, is_quick=True).module
+    write = _writing(functions)
+    try:
+        written = without_collection(_module_of, write, name, is_quick=True)
+    except vector_loops.NotPlain:  # by its types
+        written = without_collection(_module_of, write, name, is_quick=True, heeds_marks=False)
+    return written.module
 
 
 def _writing(functions: Sequence[ExportedFunction]) -> _Write:
@@ -184,14 +189,17 @@ def _module_of(
     is_plain: bool = False,
     has_vector_forms: bool = False,
     hands_on: bool = False,
+    heeds_marks: bool = True,
 ) -> code_generation.Written:
-    """`has_vector_forms`: rare cases of functions have some, which loops are made of."""
+    """`has_vector_forms`: rare cases of functions have some, which loops are made of.
+    `heeds_marks`: loops of sources that say `in_vectors` are vector code in any case."""
     with global_compiler_lock:
         meanings = _meanings()
         context = meanings.target_context
         module = context.create_module(name)
         module.numba_grad_has_vector_forms = has_vector_forms
         module.numba_grad_writes_vectors = is_plain
+        module.numba_grad_heeds_marks = heeds_marks
         with context.push_code_library(_Nothing(context.codegen(), name)):
             write(meanings, module)
         if not is_quick and not is_plain:

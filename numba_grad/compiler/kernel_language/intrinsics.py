@@ -596,6 +596,16 @@ def stores_apart(typing_context):
 
 
 @intrinsic
+def in_vectors(typing_context):
+    """Says that loops of a kernel are vector code even where no pass of LLVM's is run."""
+
+    def lower(context, builder, signature, arguments):
+        return context.get_dummy_value()
+
+    return types.none(), lower
+
+
+@intrinsic
 def opaque(typing_context, number):
     """The same integer, of which LLVM knows nothing: a loop that indexes by it is left as it is. No
     vector code is made of it, and none of its addresses is turned into a pointer that steps, which

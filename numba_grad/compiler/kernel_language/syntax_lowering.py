@@ -692,7 +692,8 @@ def lower_function(
     kinds = [llvm_type(kind) for kind in argument_types]
     function = ir.Function(module, ir.FunctionType(result, kinds), symbol)
     lowering = FunctionLowering(source, names, meanings, function, return_type)
-    if module.numba_grad_writes_vectors:
+    is_marked = module.numba_grad_heeds_marks and "in_vectors" in source.uses.early
+    if module.numba_grad_writes_vectors or is_marked:
         lowering.vector_loops = source.vector_loops
         lowering.vector_element = source.plain_element
     parameters = [argument.arg for argument in source.definition.args.args]
