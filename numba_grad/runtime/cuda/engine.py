@@ -406,10 +406,10 @@ class Activation:
             if bars is not None:
                 bars.show(self.words, step)
 
-        def go_on(step: int) -> bool | None:
+        def go_on(leave: int) -> int | None:
             if loops is None:
                 return None
-            return loops.go_on(walk, step, finish, lambda address: self._read(stream, address, 8))
+            return loops.go_on(walk, leave, finish, lambda address: self._read(stream, address, 8))
 
         walk = Walk(program.steps, program.ends, self.words, launch, read, write, look, go_on, fork)
         is_finished = False

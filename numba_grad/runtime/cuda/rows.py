@@ -11,7 +11,7 @@ import copy
 import functools
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -90,18 +90,34 @@ _COUNTER, _TRIPS, _TRIPS_ADDRESS = map(
 )
 _LENGTH = int(LoopWord.LENGTH)
 _CONDITION_ADDRESS = int(LeaveWord.CONDITION_ADDRESS)
+_COUNTER_ADDRESS = int(LeaveWord.COUNTER_ADDRESS)
 
 
-class NumberOfDeviceError(Exception):
-    """A walk that may not ask the device needs a number of it."""
+class HostNeededError(Exception):
+    """A walk that may not ask the device comes to what only the host can do."""
 
 
 def refuse(*_: int) -> Any:
-    raise NumberOfDeviceError
+    raise HostNeededError
 
 
 # What a walk does with a choice of the device: its address, and what walks through each branch.
 Fork = Callable[[int, list[Callable[[], None]]], None]
+
+
+class Standing(NamedTuple):
+    """Where a walk is: its words, and what is known of loops that it has entered."""
+
+    words: np.ndarray
+    moves: dict[int, list[tuple[int, int, int, int]]]
+
+
+class PlacesOfLoop(NamedTuple):
+    """Of words that say what the next trip does, and where its results are afterwards, but for its
+    counter; `recurring`: without what loops inside begin with anew, or leave behind."""
+
+    all: np.ndarray
+    recurring: np.ndarray
 
 
 class Walk:
@@ -116,8 +132,8 @@ class Walk:
     read, write : an int64 (`read`: or a boolean, of so many bytes) of the device
     look : called every 0.1 s with the step that comes next
     go_on : called where a loop may be left by a condition of the device, with the place of that
-        row's words: whether the loop goes on, after trips that it had the device do, or None if it
-        did nothing
+        row's words: the step that comes next, after what it had the device do, or None if it did
+        nothing
     fork : None where the walk asks the device, and goes one way
     """
 
@@ -130,7 +146,7 @@ class Walk:
         read: Callable[[int, int], int] = refuse,
         write: Callable[[int, int], None] = refuse,
         look: Callable[[int], None] = lambda step: None,
-        go_on: Callable[[int], bool | None] = lambda leave: None,
+        go_on: Callable[[int], int | None] = lambda leave: None,
         fork: Fork | None = None,
     ) -> None:
         self._steps, self._ends = steps, ends
@@ -201,15 +217,16 @@ class Walk:
     def _leave(self, own: int) -> int:
         words = self._words
         condition = words[own + _CONDITION_ADDRESS]
-        goes_on = None
         if not self._is_word(condition):
-            goes_on = self._go_on(own)
-        if goes_on is None:
-            goes_on = self.number(condition, 1)
-        if goes_on:
-            return 0
+            step = self._go_on(own)
+            if step is not None:
+                return step - self.step_of(own) - 1
+        return 0 if self.number(condition, 1) else self._out_of_loop(own)
+
+    def _out_of_loop(self, own: int) -> int:
+        words = self._words
         passes = words[self._place(words[own + LeaveWord.LOOP_ADDRESS]) + _COUNTER]
-        address = words[own + LeaveWord.COUNTER_ADDRESS]
+        address = words[own + _COUNTER_ADDRESS]
         if self._is_word(address):
             words[self._place(address)] = passes
         else:
@@ -224,7 +241,7 @@ class Walk:
         return words[own + 2 + min(max(chosen, 0), words[own + 1] - 1)]
 
     def _all_branches(self, own: int) -> int:
-        words, first = self._words, self._step_of(own) + 1
+        words, first = self._words, self.step_of(own) + 1
         meeting = meeting_of(first - 1, self._steps, words)
         starts = words[own + 2 : own + 2 + words[own + 1]].tolist()
         assert self._fork is not None
@@ -233,7 +250,7 @@ class Walk:
         )
         return meeting - first
 
-    def _step_of(self, own: int) -> int:
+    def step_of(self, own: int) -> int:
         """The row whose words are at this place."""
         return bisect.bisect_right(self._steps, own, key=lambda step: step[1]) - 1
 
@@ -245,21 +262,21 @@ class Walk:
     def address_of_condition(self, leave: int) -> int:
         return self._words[leave + _CONDITION_ADDRESS]
 
-    def places_of_loop(self, leave: int) -> np.ndarray:
-        """Of the words that say what the next trip does, and where its results are afterwards.
-
-        Not of those that loops inside begin with anew, nor of the number of trips.
-        """
-        loop = self._loop(leave)
-        step = self._step_of(loop)
-        repeat = step + 1 + self._words[loop + _LENGTH]
+    def places_of_loop(self, leave: int) -> PlacesOfLoop:
+        words, loop = self._words, self._loop(leave)
+        step = self.step_of(loop)
+        repeat = step + 1 + words[loop + _LENGTH]
         _, end, *_ = self._steps[repeat]
-        left_out = {loop + _COUNTER}
+        anew: set[int] = set()
         for kind, own, *_ in self._steps[step + 1 : repeat]:
             if kind == Control.LOOP:
-                left_out.update([own + _COUNTER, own + _TRIPS, *self._targets(own)])
+                anew.update([own + _COUNTER, own + _TRIPS, *self._targets(own)])
+            elif kind == Control.LEAVE and self._is_word(words[own + _COUNTER_ADDRESS]):
+                anew.add(self._place(words[own + _COUNTER_ADDRESS]))
         places = dict.fromkeys([*range(loop, end), *self._targets(loop)])
-        return np.array([place for place in places if place not in left_out])
+        del places[loop + _COUNTER]
+        recurring = [place for place in places if place not in anew]
+        return PlacesOfLoop(np.array(list(places)), np.array(recurring))
 
     def _targets(self, loop: int) -> list[int]:
         """The places of the words that a loop moves."""
@@ -272,24 +289,46 @@ class Walk:
         loop = self._loop(leave)
         return self._words[loop + _TRIPS] - self._words[loop + _COUNTER] - 1
 
+    def is_shown(self, leave: int) -> bool:
+        """Whether somebody looks at its progress."""
+        return self._words[self._loop(leave) + LoopWord.SITE] >= 0
+
     def count_trips(self, leave: int, trips: int) -> None:
         self._words[self._loop(leave) + _COUNTER] += trips
 
-    def copied(self, launch: Callable[[int, int], None], fork: Fork) -> Self:
+    def after_loop(self, leave: int) -> int:
+        """The step that comes next where the loop is left now, which is noted."""
+        return self.step_of(leave) + 1 + self._out_of_loop(leave)
+
+    # Walks of their own
+
+    def copied(
+        self,
+        launch: Callable[[int, int], None],
+        fork: Fork,
+        go_on: Callable[[int], int | None] = refuse,
+    ) -> Self:
         """A walk that is where this one is, changes nothing of it, and asks the device nothing."""
         other = copy.copy(self)
         other.words = self.words.copy()
         other._words = other.words.data
         other._moves = dict(self._moves)
-        other._launch, other._fork = launch, fork
-        other._read = other._write = other._go_on = refuse
+        other._launch, other._fork, other._go_on = launch, fork, go_on
+        other._read = other._write = refuse
         other._look = lambda step: None
         return other
 
-    def go_round(self, leave: int) -> None:
-        """Walk from this row until it comes next again."""
-        step = self._step_of(leave)
-        self._run(step + 1, step)
+    def standing(self) -> Standing:
+        return Standing(self.words.copy(), dict(self._moves))
+
+    def stand(self, standing: Standing, places: np.ndarray) -> None:
+        """Go where another walk of this loop was, whose words at these places matter."""
+        self.words[places] = standing.words[places]
+        self._moves.update(standing.moves)
+
+    def walk_to(self, leave: int, step: int) -> None:
+        """Walk from a step until this row comes next."""
+        self._run(step, self.step_of(leave))
 
     # Memory
 
