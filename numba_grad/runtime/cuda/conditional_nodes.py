@@ -15,11 +15,12 @@ from numba_grad.runtime.cuda.interface import Driver, DriverError, NodeKind
 from numba_grad.runtime.cuda.streams import Stream
 
 # Decides on the next trip of a loop. Words: whether it goes on; three numbers (how many more times
-# this may be decided, trips of the outermost loop so far, and in the end `answer_of`); the number of
-# this place; the conditions of what comes then (the loop, or the rest of its trips) and of the loop.
-# Of a loop inside another one: the condition of the node behind it, which of its branches is taken
-# where it ends here, and how many there are: none of them where the device stops. And two conditions
-# of the loop around it, that are to be 0 until it decides: where this one is entered, else its own.
+# this may be decided, trips of the outermost loop so far, and in the end what `answer_of` takes);
+# the number of this place; the conditions of what comes then (the loop, or the rest of its trips)
+# and of the loop. Of a loop inside another one: the condition of the node behind it, which branch
+# of that is taken where the loop ends here, and how many there are: none of them where the device
+# stops. And two conditions of the loop around it, which are to be 0 until that decides on them,
+# where this one is entered; else its own.
 DECISION_SOURCE = """\
 @cuda.jit(
     "void(CPointer(uint8), CPointer(int64), int64, int64, int64, int64, int64, int64, int64, int64)"
