@@ -142,7 +142,7 @@ class DeviceLoops:
         self._driver.launch_graph(graph.executable, stream)
         trips, place, goes_on = answer_of(read(address + 16))
         stop = graph.stops[place]
-        walk.stand(stop.standing, loop.places.all)
+        walk.stand(stop.standing, loop.places)
         walk.count_trips(leave, trips)
         seconds = time.monotonic() - began
         if goes_on and seconds < _SECONDS / 2:

@@ -114,10 +114,12 @@ class Standing(NamedTuple):
 
 class PlacesOfLoop(NamedTuple):
     """Of words that say what the next trip does, and where its results are afterwards, but for its
-    counter; `recurring`: without what loops inside begin with anew, or leave behind."""
+    counter; `recurring`: without what loops inside begin with anew, or leave behind; and the places
+    of these loops."""
 
     all: np.ndarray
     recurring: np.ndarray
+    inside: list[int]
 
 
 class Walk:
@@ -268,15 +270,17 @@ class Walk:
         repeat = step + 1 + words[loop + _LENGTH]
         _, end, *_ = self._steps[repeat]
         anew: set[int] = set()
+        inside: list[int] = []
         for kind, own, *_ in self._steps[step + 1 : repeat]:
             if kind == Control.LOOP:
+                inside.append(own)
                 anew.update([own + _COUNTER, own + _TRIPS, *self._targets(own)])
             elif kind == Control.LEAVE and self._is_word(words[own + _COUNTER_ADDRESS]):
                 anew.add(self._place(words[own + _COUNTER_ADDRESS]))
         places = dict.fromkeys([*range(loop, end), *self._targets(loop)])
         del places[loop + _COUNTER]
         recurring = [place for place in places if place not in anew]
-        return PlacesOfLoop(np.array(list(places)), np.array(recurring))
+        return PlacesOfLoop(np.array(list(places)), np.array(recurring), inside)
 
     def _targets(self, loop: int) -> list[int]:
         """The places of the words that a loop moves."""
@@ -321,10 +325,11 @@ class Walk:
     def standing(self) -> Standing:
         return Standing(self.words.copy(), dict(self._moves))
 
-    def stand(self, standing: Standing, places: np.ndarray) -> None:
-        """Go where another walk of this loop was, whose words at these places matter."""
-        self.words[places] = standing.words[places]
-        self._moves.update(standing.moves)
+    def stand(self, standing: Standing, places: PlacesOfLoop) -> None:
+        """Go where another walk of this loop was."""
+        self.words[places.all] = standing.words[places.all]
+        entered = [loop for loop in places.inside if loop in standing.moves]
+        self._moves.update({loop: standing.moves[loop] for loop in entered})
 
     def walk_to(self, leave: int, step: int) -> None:
         """Walk from a step until this row comes next."""
