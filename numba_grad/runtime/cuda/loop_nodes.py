@@ -10,6 +10,8 @@ loop inside is left decides what the words are that say where its results lie. S
 it, up to the next decision on the loop around it, is captured for each way of leaving it:
 
     trip = ...; decide; while: (...); switch: (rest; decide) or (rest; decide) ...
+
+So is what comes behind a choice with such loops in its branches, for each of these.
 """
 
 import functools
@@ -50,7 +52,7 @@ class _Loop:
     around: "_Loop | None"
     stops: list[int] = field(default_factory=list)  # after no trip, one, and so on
     trip: int = 0  # that is written
-    is_split: bool = False  # whether its rest was written, in branches
+    is_split: bool = False  # whether the rest of that was written, in branches
 
     def following(self, trip: int) -> int:
         """The condition of what comes after a trip."""
@@ -83,7 +85,7 @@ class LoopNodes:
         self._nodes, self._starts = nodes, starts
         self._can_be_repeated, self._launch, self._numbers = can_be_repeated, launch, numbers
         self._steps = self._node_count = 0
-        self._loop: _Loop | None = None  # of which a trip is walked; None in a branch
+        self._loop: _Loop | None = None  # of which a trip is walked
         self.stops: list[Stop] = []
 
     def write(self, leave: int) -> int:
@@ -110,27 +112,53 @@ class LoopNodes:
     def _write_rest(self, loop: _Loop, step: int) -> None:
         """From a step of a trip on, with the decision on the next one."""
         self._loop, loop.is_split = loop, False
-        self._walk.walk_to(loop.leave, step)
+        self._walk.walk(step, self._walk.step_of(loop.leave))
         if not loop.is_split:
             self._decide(loop, loop.trip)
+
+    def _write_branch(self, loop: _Loop, step: int, words: np.ndarray) -> None:
+        """The rest of a trip, from a step and with words of its own."""
+        self._walk.words[:] = words
+        self._write_rest(loop, step)
 
     def _inside(self, leave: int) -> int:
         """The walk has come to a loop inside: it, and the rest of the trip for each way out."""
         walk, around = self._walk, self._loop
-        is_limited = walk.trips_left(leave) < _FEWEST_ALLOWED
-        if around is None or is_limited or walk.is_shown(leave):
+        assert around is not None
+        if walk.trips_left(leave) < _FEWEST_ALLOWED or walk.is_shown(leave):
             raise HostNeededError
         behind = self._new_condition()
         loop = self._written(leave, around, behind)
-
-        def write_rest(stop: int) -> None:
-            walk.words[:] = self.stops[stop].standing.words
-            self._write_rest(around, walk.after_loop(leave))
-
-        branches = [functools.partial(write_rest, stop) for stop in loop.stops]
+        step = walk.after_loop(leave)
+        branches = [
+            functools.partial(self._write_branch, around, step, self.stops[stop].standing.words)
+            for stop in loop.stops
+        ]
         self._add(NodeKind.SWITCH, behind, branches)
         around.is_split = True
         return walk.step_of(around.leave)
+
+    def _choose(self, index: int, steps: list[int], meeting: int) -> int:
+        """The walk has come to a choice: its branches, with the rest of the trip in each of them if
+        there are loops in them, which the device may stop in."""
+        walk, loop = self._walk, self._loop
+        assert loop is not None
+        self._count_node()
+        is_split = walk.may_leave(min(steps), meeting)
+        if is_split:
+            words = walk.words.copy()
+            write = [functools.partial(self._write_branch, loop, step, words) for step in steps]
+        else:
+            write = [functools.partial(walk.walk, step, meeting) for step in steps]
+        if self._nodes is not None:
+            self._nodes.choose(index, write)
+        else:
+            for branch in write:
+                branch()
+        if not is_split:
+            return meeting
+        loop.is_split = True
+        return walk.step_of(loop.leave)
 
     def _decide(self, loop: _Loop, trip: int) -> None:
         """After a trip, or before the first one."""
@@ -171,14 +199,14 @@ class LoopNodes:
             if steps > _MOST_STEPS:
                 raise HostNeededError
 
-        def choose(_: int, branches: list[Callable[[], None]]) -> None:
-            for branch in branches:
-                branch()
-
-        trial = self._walk.copied(count, choose, lambda inside: trial.after_loop(inside))
-        before, step = trial.words[places], trial.step_of(leave) + 1
+        trial = self._walk.copied(
+            count,
+            lambda _, steps, meeting: trial.walk_all(steps, meeting),
+            lambda inside: trial.after_loop(inside),
+        )
+        before, leaving = trial.words[places], trial.step_of(leave)
         for trips in range(1, _MOST_TRIPS + 1):
-            trial.walk_to(leave, step)
+            trial.walk(leaving + 1, leaving)
             if np.array_equal(trial.words[places], before):
                 return trips
         raise HostNeededError
@@ -195,16 +223,6 @@ class LoopNodes:
             return
         for write in writes:
             write()
-
-    def _choose(self, index: int, branches: list[Callable[[], None]]) -> None:
-        self._count_node()
-        loop, self._loop = self._loop, None
-        if self._nodes is not None:
-            self._nodes.choose(index, branches)
-        else:
-            for branch in branches:
-                branch()
-        self._loop = loop
 
     def _count_node(self) -> None:
         self._node_count += 1

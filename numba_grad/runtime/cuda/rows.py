@@ -8,7 +8,6 @@ loops, and has all branches.
 
 import bisect
 import copy
-import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
@@ -101,8 +100,9 @@ def refuse(*_: int) -> Any:
     raise HostNeededError
 
 
-# What a walk does with a choice of the device: its address, and what walks through each branch.
-Fork = Callable[[int, list[Callable[[], None]]], None]
+# What a walk does with a choice of the device: its address, the steps that branches begin with, and
+# that in which they meet; the step that comes next.
+Fork = Callable[[int, list[int], int], int]
 
 
 class Standing(NamedTuple):
@@ -247,10 +247,7 @@ class Walk:
         meeting = meeting_of(first - 1, self._steps, words)
         starts = words[own + 2 : own + 2 + words[own + 1]].tolist()
         assert self._fork is not None
-        self._fork(
-            words[own], [functools.partial(self._run, first + start, meeting) for start in starts]
-        )
-        return meeting - first
+        return self._fork(words[own], [first + start for start in starts], meeting) - first
 
     def step_of(self, own: int) -> int:
         """The row whose words are at this place."""
@@ -331,9 +328,19 @@ class Walk:
         entered = [loop for loop in places.inside if loop in standing.moves]
         self._moves.update({loop: standing.moves[loop] for loop in entered})
 
-    def walk_to(self, leave: int, step: int) -> None:
-        """Walk from a step until this row comes next."""
-        self._run(step, self.step_of(leave))
+    def walk(self, step: int, last: int) -> None:
+        """From a step until another one comes next."""
+        self._run(step, last)
+
+    def walk_all(self, steps: Sequence[int], last: int) -> int:
+        """From each of these until that one comes next, which it does now."""
+        for step in steps:
+            self._run(step, last)
+        return last
+
+    def may_leave(self, first: int, end: int) -> bool:
+        """Whether there are loops among these steps that go by values."""
+        return any(kind == Control.LEAVE for kind, *_ in self._steps[first:end])
 
     # Memory
 
