@@ -50,7 +50,9 @@ class _Loop:
     conditions: list[int]  # the loop's, and those of the rest of its trips
     behind: int  # the condition of what is behind it
     around: "_Loop | None"
-    stops: list[int] = field(default_factory=list)  # after no trip, one, and so on
+    # After no trip, one, and so on: numbers of stops, and words that recur.
+    stops: list[int] = field(default_factory=list)
+    words: list[np.ndarray] = field(default_factory=list)
     trip: int = 0  # that is written
     is_split: bool = False  # whether the rest of that was written, in branches
 
@@ -85,15 +87,19 @@ class LoopNodes:
         self._nodes, self._starts = nodes, starts
         self._can_be_repeated, self._launch, self._numbers = can_be_repeated, launch, numbers
         self._steps = self._node_count = 0
+        self._places: PlacesOfLoop | None = None  # of the outermost loop
         self._loop: _Loop | None = None  # of which a trip is walked
         self.stops: list[Stop] = []
 
     def write(self, leave: int) -> int:
         """The loop that this row may leave; after how many trips its words come round."""
+        self._places = self._walk.places_of_loop(leave)
         return len(self._written(leave).conditions)
 
     def _written(self, leave: int, around: _Loop | None = None, behind: int = 0) -> _Loop:
         places = self._walk.places_of_loop(leave)
+        if self._walk.trips_left(leave) <= _MOST_TRIPS:
+            raise HostNeededError  # the walk would come to its end
         trips = self._trips_until_words_recur(leave, places.recurring)
         conditions = [self._new_condition() for _ in range(trips)]
         loop = _Loop(leave, places, conditions, behind, around)
@@ -116,9 +122,14 @@ class LoopNodes:
         if not loop.is_split:
             self._decide(loop, loop.trip)
 
-    def _write_branch(self, loop: _Loop, step: int, words: np.ndarray) -> None:
+    def _standing(self) -> Standing:
+        assert self._places is not None
+        return self._walk.standing(self._places)
+
+    def _write_branch(self, loop: _Loop, step: int, standing: Standing) -> None:
         """The rest of a trip, from a step and with words of its own."""
-        self._walk.words[:] = words
+        assert self._places is not None
+        self._walk.stand(standing, self._places)
         self._write_rest(loop, step)
 
     def _inside(self, leave: int) -> int:
@@ -131,7 +142,7 @@ class LoopNodes:
         loop = self._written(leave, around, behind)
         step = walk.after_loop(leave)
         branches = [
-            functools.partial(self._write_branch, around, step, self.stops[stop].standing.words)
+            functools.partial(self._write_branch, around, step, self.stops[stop].standing)
             for stop in loop.stops
         ]
         self._add(NodeKind.SWITCH, behind, branches)
@@ -146,8 +157,8 @@ class LoopNodes:
         self._count_node()
         is_split = walk.may_leave(min(steps), meeting)
         if is_split:
-            words = walk.words.copy()
-            write = [functools.partial(self._write_branch, loop, step, words) for step in steps]
+            here = self._standing()
+            write = [functools.partial(self._write_branch, loop, step, here) for step in steps]
         else:
             write = [functools.partial(walk.walk, step, meeting) for step in steps]
         if self._nodes is not None:
@@ -163,14 +174,13 @@ class LoopNodes:
     def _decide(self, loop: _Loop, trip: int) -> None:
         """After a trip, or before the first one."""
         walk, after, around = self._walk, (trip + 1) % len(loop.conditions), loop.around
-        if after < len(loop.stops):
-            standing = self.stops[loop.stops[after]].standing
-            recurring = loop.places.recurring
-            if not np.array_equal(walk.words[recurring], standing.words[recurring]):
-                raise HostNeededError  # they depend on the way out of a loop inside
-        else:
+        words = walk.words[loop.places.recurring]
+        if after == len(loop.stops):
             loop.stops.append(len(self.stops))
-            self.stops.append(Stop(loop.leave, walk.standing()))
+            loop.words.append(words)
+            self.stops.append(Stop(loop.leave, self._standing()))
+        elif not np.array_equal(words, loop.words[after]):
+            raise HostNeededError  # they depend on the way out of a loop inside
         if self._nodes is None:
             return
         first = loop.conditions[0]

@@ -106,7 +106,8 @@ Fork = Callable[[int, list[int], int], int]
 
 
 class Standing(NamedTuple):
-    """Where a walk is: its words, and what is known of loops that it has entered."""
+    """Where a walk is in a loop: the loop's words, and what is known of those inside that were
+    entered."""
 
     words: np.ndarray
     moves: dict[int, list[tuple[int, int, int, int]]]
@@ -319,14 +320,14 @@ class Walk:
         other._look = lambda step: None
         return other
 
-    def standing(self) -> Standing:
-        return Standing(self.words.copy(), dict(self._moves))
+    def standing(self, places: PlacesOfLoop) -> Standing:
+        entered = [loop for loop in places.inside if loop in self._moves]
+        return Standing(self.words[places.all], {loop: self._moves[loop] for loop in entered})
 
     def stand(self, standing: Standing, places: PlacesOfLoop) -> None:
         """Go where another walk of this loop was."""
-        self.words[places.all] = standing.words[places.all]
-        entered = [loop for loop in places.inside if loop in standing.moves]
-        self._moves.update({loop: standing.moves[loop] for loop in entered})
+        self.words[places.all] = standing.words
+        self._moves.update(standing.moves)
 
     def walk(self, step: int, last: int) -> None:
         """From a step until another one comes next."""
