@@ -12,13 +12,14 @@ planned better step by step.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from numba_grad.graph.node import OPS, Node, argument, leaf, record, recording
 from numba_grad.graph.survey import are_free
 from numba_grad.graph.walk import in_order_of_recording, rebuilt
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.assigned_rows import RowAccess

@@ -7,10 +7,11 @@ CUDA's device runtime.
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
+from numba_grad.immutable import NamedTuple
 from numba_grad.runtime.cuda.interface import Driver, DriverError, NodeKind
 from numba_grad.runtime.cuda.streams import Stream
 

@@ -17,10 +17,10 @@ So is what comes behind a choice with such loops in its branches, for each of th
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
+from numba_grad.immutable import NamedTuple
 from numba_grad.runtime.cuda.conditional_nodes import ConditionalNodes
 from numba_grad.runtime.cuda.interface import NodeKind
 from numba_grad.runtime.cuda.rows import HostNeededError, PlacesOfLoop, Standing, Walk

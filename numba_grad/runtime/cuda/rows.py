@@ -10,10 +10,11 @@ import bisect
 import copy
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
+from numba_grad.immutable import NamedTuple
 from numba_grad.runtime.plan import Control, LeaveWord, LoopWord, MoveWord, Plan
 
 # How often somebody looks whether a kernel has found something wrong, and at bars: seconds.
