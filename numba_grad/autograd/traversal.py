@@ -23,7 +23,7 @@ from numba_grad.graph.walk import (
 from numba_grad.transforms.python_loops import is_long, loop_in
 
 if TYPE_CHECKING:
-    from numba_grad.transforms.rerolling import Rerolled
+    from numba_grad.transforms.rerolled import Rerolled
 
 _UPDATE, _op_of = OPS["update_slice"], attrgetter("op")
 

@@ -14,7 +14,7 @@ from numba_grad.transforms.loops import PASSES_OF_LOOPS
 if TYPE_CHECKING:
     from numba_grad.transforms.call import CallTarget
     from numba_grad.transforms.read_at_calls import ReadAtCalls
-    from numba_grad.transforms.rerolling import Rerolled
+    from numba_grad.transforms.rerolled import Rerolled
 
 _op_of = attrgetter("op")
 # Below, to look for a loop and to plan its body takes a first gradient longer than all steps.

@@ -98,6 +98,7 @@ class HostGraph:
     joined: "list[HostStream]" = field(default_factory=list)
     outermost: "HostGraph | None" = None  # of the body of a conditional node: what it is in
     conditions: set[int] = field(default_factory=set)
+    decided: set[int] = field(default_factory=set)  # conditions that have a node
 
     def form(self) -> list[tuple[str, list[int], list]]:
         number = {id(node): k for k, node in enumerate(self.nodes)}
@@ -747,6 +748,9 @@ class HostDriver(Driver):
             outermost = graph.outermost or graph
             if condition not in outermost.conditions:
                 raise Misuse("add_conditional: a condition of another graph")
+            if condition in outermost.decided:
+                raise Misuse("add_conditional: a condition of another node")
+            outermost.decided.add(condition)
             if count != 1 and kind is not NodeKind.SWITCH:
                 raise Misuse(f"add_conditional: {count} bodies")
             bodies = tuple(HostGraph(outermost=outermost) for _ in range(count))
@@ -791,7 +795,10 @@ class HostDriver(Driver):
 
     def instantiate(self, graph: int) -> int:
         self._call("instantiate")
-        return self._register(HostExecutable(self._get(graph, HostGraph)))
+        found = self._get(graph, HostGraph)
+        if found.conditions != found.decided:
+            raise Misuse("instantiate: a condition without a node")
+        return self._register(HostExecutable(found))
 
     def update(self, executable: int, graph: int) -> bool:
         self._call("update")

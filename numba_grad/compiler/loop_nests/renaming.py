@@ -12,14 +12,14 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Let,
     Load,
     LoopNest,
-    Piece,
     Store,
     Variant,
 )
 
 
 def with_suffix(nest: LoopNest, suffix: str) -> LoopNest:
-    """The nest, without accumulators, with this behind all names but those of loop variables."""
+    """The nest, which does the same at each point and adds nothing up, with this behind all names
+    but those of loop variables."""
     return _Renaming(nest, suffix).nest()
 
 
@@ -30,13 +30,14 @@ class _Renaming:
 
     def nest(self) -> LoopNest:
         old = self.old
+        [variant] = old.variants
         assert not old.accumulators
         return replace(
             old,
             axes=[replace(axis, word=self.name(axis.word)) for axis in old.axes],
             words=[replace(word, name=self.name(word.name)) for word in old.words],
             buffers=[self.buffer(buffer) for buffer in old.buffers],
-            variants=[self.variant(variant) for variant in old.variants],
+            variants=[self.variant(variant)],
         )
 
     def name(self, name: str) -> str:
@@ -46,26 +47,14 @@ class _Renaming:
         return buffer._replace(name=self.name(buffer.name))
 
     def variant(self, variant: Variant) -> Variant:
-        return Variant(
-            [
-                replace(each, start=self.name(each.start), stop=self.name(each.stop))
-                for each in variant.where
-            ],
-            [[self.let(let) for let in level] for level in variant.lets],
-            [
-                Piece(
-                    self.name(piece.start),
-                    self.name(piece.stop),
-                    Body(
-                        [self.let(let) for let in piece.body.lets],
-                        [],
-                        [self.store(store) for store in piece.body.stores],
-                    ),
-                    piece.is_scalar,
-                )
-                for piece in variant.pieces
-            ],
+        [piece] = variant.pieces
+        body = Body(
+            [self.let(let) for let in piece.body.lets],
+            [],
+            [self.store(store) for store in piece.body.stores],
         )
+        lets = [[self.let(let) for let in level] for level in variant.lets]
+        return replace(variant, lets=lets, pieces=[replace(piece, body=body)])
 
     def let(self, let: Let) -> Let:
         return Let(self.name(let.name), self.expression(let.expression))

@@ -15,25 +15,44 @@ from numba_grad.immutable import NamedTuple
 from numba_grad.runtime.cuda.interface import Driver, DriverError, NodeKind
 from numba_grad.runtime.cuda.streams import Stream
 
-# Decides on the next trip of a loop. Words: whether it goes on, how many times this may be decided,
-# and the conditions of what comes then (the loop, or the rest of its trips) and of the loop. What
-# is left of the number is negated, and one less, where the loop has ended.
+# Decides on the next trip of a loop. Words: whether it goes on; three numbers (how many more times
+# this may be decided, trips of the outermost loop so far, and in the end what `answer_of` takes);
+# the number of this place; the conditions of what comes then (the loop, or the rest of its trips)
+# and of the loop. Of a loop inside another one: the condition of the node behind it, which branch
+# of that is taken where the loop ends here, and how many there are: none of them where the device
+# stops. And two conditions of the loop around it, which are to be 0 until that decides on them,
+# where this one is entered; else its own.
 DECISION_SOURCE = """\
-@cuda.jit("void(CPointer(uint8), CPointer(int64), int64, int64)")
-def kernel(goes_on, decisions, following, loop):
+@cuda.jit(
+    "void(CPointer(uint8), CPointer(int64), int64, int64, int64, int64, int64, int64, int64, int64)"
+)
+def kernel(
+    goes_on, numbers, place, following, loop, behind, branch, branches, around_following, around
+):
     # while: whether there is another trip
     if cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x == 0:
-        left = decisions[0] - 1
-        value = 0
+        holds = 0
         if goes_on[0] != 0:
-            if left > 0:
-                value = 1
-            decisions[0] = left
-        else:
-            decisions[0] = -left - 1
+            holds = 1
+        left = numbers[0] - 1
+        numbers[0] = left
+        if branches == 0:
+            numbers[1] += 1
+        numbers[2] = (numbers[1] << 16) + 2 * place + holds
+        if around != loop:
+            set_conditional(uint64(around_following), uint32(0))
+            set_conditional(uint64(around), uint32(0))
+        value = 0
+        if holds != 0 and left > 0:
+            value = 1
         set_conditional(uint64(following), uint32(value))
         if value == 0:
             set_conditional(uint64(loop), uint32(0))
+        if branches != 0:
+            chosen = branches
+            if holds == 0:
+                chosen = branch
+            set_conditional(uint64(behind), uint32(chosen))
 """
 
 # Chooses a branch. Words: the index, how many branches there are, and the condition of the node.
@@ -51,6 +70,18 @@ def kernel(index, branches, condition):
 """
 
 _ONE = (1, 1, 1)
+
+
+class Answer(NamedTuple):
+    """Where the device stopped."""
+
+    trips: int  # of the outermost loop
+    place: int
+    goes_on: bool  # whether the loop that was decided on there does
+
+
+def answer_of(number: int) -> Answer:
+    return Answer(number >> 16, (number & 0xFFFF) >> 1, bool(number & 1))
 
 
 class Deciding(NamedTuple):
@@ -89,30 +120,23 @@ class ConditionalNodes:
     def new_condition(self) -> int:
         return self._driver.new_condition(self._outermost.handle)
 
-    def decide(self, goes_on: int, decisions: int, following: int, loop: int) -> None:
-        """The kernel of `DECISION_SOURCE`, of two addresses and two conditions."""
-        self._launch(self._kernels.decision, goes_on, decisions, following, loop)
-
-    def repeat(self, condition: int, write: Callable[[], None]) -> None:
-        """Again and again while the condition is not 0: what `write` gives to `stream`."""
-        self._add(NodeKind.WHILE, condition, [write])
-
-    def follow(self, condition: int, write: Callable[[], None]) -> None:
-        """Once if the condition is not 0: what `write` gives to `stream`."""
-        self._add(NodeKind.IF, condition, [write])
+    def decide(self, *words: int) -> None:
+        """The kernel of `DECISION_SOURCE`, with these words."""
+        self._launch(self._kernels.decision, *words)
 
     def choose(self, index: int, branches: Sequence[Callable[[], None]]) -> None:
         """One of what these give to `stream`, by the int64 at an address."""
         condition = self.new_condition()
         self._launch(self._kernels.choice, index, len(branches), condition)
-        self._add(NodeKind.SWITCH, condition, branches)
+        self.add(NodeKind.SWITCH, condition, branches)
 
     def _launch(self, kernel: int, *words: int) -> None:
         packed = np.array(words, np.int64)
         address, nbytes = packed.ctypes.data, packed.nbytes
         self._driver.launch(kernel, _ONE, _ONE, 0, self.stream.handle, address, nbytes)
 
-    def _add(self, kind: NodeKind, condition: int, writes: Sequence[Callable[[], None]]) -> None:
+    def add(self, kind: NodeKind, condition: int, writes: Sequence[Callable[[], None]]) -> None:
+        """A node, and for each of its bodies what gives it to `stream`."""
         outer = self.stream
         bodies = self._driver.add_conditional(outer.handle, condition, kind, len(writes))
         for body, write in zip(bodies, writes, strict=True):

@@ -36,7 +36,7 @@ from numba_grad.runtime.cuda.memory import (
     give_back_pinned_number,
     take_pinned_number,
 )
-from numba_grad.runtime.cuda.rows import Fork, Walk, launches_of, straight_ends
+from numba_grad.runtime.cuda.rows import Walk, launches_of, straight_ends
 from numba_grad.runtime.cuda.streams import Event, Stream, current_stream
 from numba_grad.runtime.cuda.stretches import MOST_JOINED, Stretches
 from numba_grad.runtime.library import symbol_address
@@ -339,7 +339,7 @@ class Activation:
         if not program.has_rows:
             launch(0, len(program.steps))
         elif program.is_captured or clock is not None:
-            self._walk(stream, launch, fork=None if nodes is None else nodes.choose)
+            self._walk(stream, launch, nodes=nodes)
         else:
             if self.stretches is None:
                 self.stretches = Stretches(
@@ -370,10 +370,10 @@ class Activation:
         launch: Callable[[int, int], None],
         finish: Callable[[], None] = lambda: None,
         loops: DeviceLoops | None = None,
-        fork: Fork | None = None,
+        nodes: ConditionalNodes | None = None,
     ) -> None:
-        """`finish` launches what `launch` may have put off; `loops` has the device go on; `fork`
-        captures all branches."""
+        """`finish` launches what `launch` may have put off; `loops` has the device go on; to
+        `nodes` all branches are captured."""
         program = self.program
 
         def read(address: int, nbytes: int) -> int:
@@ -406,11 +406,17 @@ class Activation:
             if bars is not None:
                 bars.show(self.words, step)
 
-        def go_on(step: int) -> bool | None:
+        def go_on(leave: int) -> int | None:
             if loops is None:
                 return None
-            return loops.go_on(walk, step, finish, lambda address: self._read(stream, address, 8))
+            return loops.go_on(walk, leave, finish, lambda address: self._read(stream, address, 8))
 
+        def choose(index: int, steps: list[int], meeting: int) -> int:
+            assert nodes is not None
+            nodes.choose(index, [functools.partial(walk.walk, step, meeting) for step in steps])
+            return meeting
+
+        fork = None if nodes is None else choose
         walk = Walk(program.steps, program.ends, self.words, launch, read, write, look, go_on, fork)
         is_finished = False
         try:

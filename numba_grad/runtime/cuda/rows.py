@@ -8,13 +8,13 @@ loops, and has all branches.
 
 import bisect
 import copy
-import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
 
+from numba_grad.immutable import NamedTuple
 from numba_grad.runtime.plan import Control, LeaveWord, LoopWord, MoveWord, Plan
 
 # How often somebody looks whether a kernel has found something wrong, and at bars: seconds.
@@ -90,18 +90,38 @@ _COUNTER, _TRIPS, _TRIPS_ADDRESS = map(
 )
 _LENGTH = int(LoopWord.LENGTH)
 _CONDITION_ADDRESS = int(LeaveWord.CONDITION_ADDRESS)
+_COUNTER_ADDRESS = int(LeaveWord.COUNTER_ADDRESS)
 
 
-class NumberOfDeviceError(Exception):
-    """A walk that may not ask the device needs a number of it."""
+class HostNeededError(Exception):
+    """A walk that may not ask the device comes to what only the host can do."""
 
 
 def refuse(*_: int) -> Any:
-    raise NumberOfDeviceError
+    raise HostNeededError
 
 
-# What a walk does with a choice of the device: its address, and what walks through each branch.
-Fork = Callable[[int, list[Callable[[], None]]], None]
+# What a walk does with a choice of the device: its address, the steps that branches begin with, and
+# that in which they meet; the step that comes next.
+Fork = Callable[[int, list[int], int], int]
+
+
+class Standing(NamedTuple):
+    """Where a walk is in a loop: the loop's words, and what is known of those inside that were
+    entered."""
+
+    words: np.ndarray
+    moves: dict[int, list[tuple[int, int, int, int]]]
+
+
+class PlacesOfLoop(NamedTuple):
+    """Of words that say what the next trip does, and where its results are afterwards, but for its
+    counter; `recurring`: without what loops inside begin with anew, or leave behind; and the places
+    of these loops."""
+
+    all: np.ndarray
+    recurring: np.ndarray
+    inside: list[int]
 
 
 class Walk:
@@ -116,8 +136,8 @@ class Walk:
     read, write : an int64 (`read`: or a boolean, of so many bytes) of the device
     look : called every 0.1 s with the step that comes next
     go_on : called where a loop may be left by a condition of the device, with the place of that
-        row's words: whether the loop goes on, after trips that it had the device do, or None if it
-        did nothing
+        row's words: the step that comes next, after what it had the device do, or None if it did
+        nothing
     fork : None where the walk asks the device, and goes one way
     """
 
@@ -130,7 +150,7 @@ class Walk:
         read: Callable[[int, int], int] = refuse,
         write: Callable[[int, int], None] = refuse,
         look: Callable[[int], None] = lambda step: None,
-        go_on: Callable[[int], bool | None] = lambda leave: None,
+        go_on: Callable[[int], int | None] = lambda leave: None,
         fork: Fork | None = None,
     ) -> None:
         self._steps, self._ends = steps, ends
@@ -201,15 +221,16 @@ class Walk:
     def _leave(self, own: int) -> int:
         words = self._words
         condition = words[own + _CONDITION_ADDRESS]
-        goes_on = None
         if not self._is_word(condition):
-            goes_on = self._go_on(own)
-        if goes_on is None:
-            goes_on = self.number(condition, 1)
-        if goes_on:
-            return 0
+            step = self._go_on(own)
+            if step is not None:
+                return step - self.step_of(own) - 1
+        return 0 if self.number(condition, 1) else self._out_of_loop(own)
+
+    def _out_of_loop(self, own: int) -> int:
+        words = self._words
         passes = words[self._place(words[own + LeaveWord.LOOP_ADDRESS]) + _COUNTER]
-        address = words[own + LeaveWord.COUNTER_ADDRESS]
+        address = words[own + _COUNTER_ADDRESS]
         if self._is_word(address):
             words[self._place(address)] = passes
         else:
@@ -224,16 +245,13 @@ class Walk:
         return words[own + 2 + min(max(chosen, 0), words[own + 1] - 1)]
 
     def _all_branches(self, own: int) -> int:
-        words, first = self._words, self._step_of(own) + 1
+        words, first = self._words, self.step_of(own) + 1
         meeting = meeting_of(first - 1, self._steps, words)
         starts = words[own + 2 : own + 2 + words[own + 1]].tolist()
         assert self._fork is not None
-        self._fork(
-            words[own], [functools.partial(self._run, first + start, meeting) for start in starts]
-        )
-        return meeting - first
+        return self._fork(words[own], [first + start for start in starts], meeting) - first
 
-    def _step_of(self, own: int) -> int:
+    def step_of(self, own: int) -> int:
         """The row whose words are at this place."""
         return bisect.bisect_right(self._steps, own, key=lambda step: step[1]) - 1
 
@@ -245,21 +263,23 @@ class Walk:
     def address_of_condition(self, leave: int) -> int:
         return self._words[leave + _CONDITION_ADDRESS]
 
-    def places_of_loop(self, leave: int) -> np.ndarray:
-        """Of the words that say what the next trip does, and where its results are afterwards.
-
-        Not of those that loops inside begin with anew, nor of the number of trips.
-        """
-        loop = self._loop(leave)
-        step = self._step_of(loop)
-        repeat = step + 1 + self._words[loop + _LENGTH]
+    def places_of_loop(self, leave: int) -> PlacesOfLoop:
+        words, loop = self._words, self._loop(leave)
+        step = self.step_of(loop)
+        repeat = step + 1 + words[loop + _LENGTH]
         _, end, *_ = self._steps[repeat]
-        left_out = {loop + _COUNTER}
+        anew: set[int] = set()
+        inside: list[int] = []
         for kind, own, *_ in self._steps[step + 1 : repeat]:
             if kind == Control.LOOP:
-                left_out.update([own + _COUNTER, own + _TRIPS, *self._targets(own)])
+                inside.append(own)
+                anew.update([own + _COUNTER, own + _TRIPS, *self._targets(own)])
+            elif kind == Control.LEAVE and self._is_word(words[own + _COUNTER_ADDRESS]):
+                anew.add(self._place(words[own + _COUNTER_ADDRESS]))
         places = dict.fromkeys([*range(loop, end), *self._targets(loop)])
-        return np.array([place for place in places if place not in left_out])
+        del places[loop + _COUNTER]
+        recurring = [place for place in places if place not in anew]
+        return PlacesOfLoop(np.array(list(places)), np.array(recurring), inside)
 
     def _targets(self, loop: int) -> list[int]:
         """The places of the words that a loop moves."""
@@ -272,24 +292,57 @@ class Walk:
         loop = self._loop(leave)
         return self._words[loop + _TRIPS] - self._words[loop + _COUNTER] - 1
 
+    def is_shown(self, leave: int) -> bool:
+        """Whether somebody looks at its progress."""
+        return self._words[self._loop(leave) + LoopWord.SITE] >= 0
+
     def count_trips(self, leave: int, trips: int) -> None:
         self._words[self._loop(leave) + _COUNTER] += trips
 
-    def copied(self, launch: Callable[[int, int], None], fork: Fork) -> Self:
+    def after_loop(self, leave: int) -> int:
+        """The step that comes next where the loop is left now, which is noted."""
+        return self.step_of(leave) + 1 + self._out_of_loop(leave)
+
+    # Walks of their own
+
+    def copied(
+        self,
+        launch: Callable[[int, int], None],
+        fork: Fork,
+        go_on: Callable[[int], int | None] = refuse,
+    ) -> Self:
         """A walk that is where this one is, changes nothing of it, and asks the device nothing."""
         other = copy.copy(self)
         other.words = self.words.copy()
         other._words = other.words.data
         other._moves = dict(self._moves)
-        other._launch, other._fork = launch, fork
-        other._read = other._write = other._go_on = refuse
+        other._launch, other._fork, other._go_on = launch, fork, go_on
+        other._read = other._write = refuse
         other._look = lambda step: None
         return other
 
-    def go_round(self, leave: int) -> None:
-        """Walk from this row until it comes next again."""
-        step = self._step_of(leave)
-        self._run(step + 1, step)
+    def standing(self, places: PlacesOfLoop) -> Standing:
+        entered = [loop for loop in places.inside if loop in self._moves]
+        return Standing(self.words[places.all], {loop: self._moves[loop] for loop in entered})
+
+    def stand(self, standing: Standing, places: PlacesOfLoop) -> None:
+        """Go where another walk of this loop was."""
+        self.words[places.all] = standing.words
+        self._moves.update(standing.moves)
+
+    def walk(self, step: int, last: int) -> None:
+        """From a step until another one comes next."""
+        self._run(step, last)
+
+    def walk_all(self, steps: Sequence[int], last: int) -> int:
+        """From each of these until that one comes next, which it does now."""
+        for step in steps:
+            self._run(step, last)
+        return last
+
+    def may_leave(self, first: int, end: int) -> bool:
+        """Whether there are loops among these steps that go by values."""
+        return any(kind == Control.LEAVE for kind, *_ in self._steps[first:end])
 
     # Memory
 

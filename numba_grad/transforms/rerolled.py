@@ -1,0 +1,195 @@
+"""What has become of the steps of a Python loop that are one operation, for who reads them."""
+
+from collections.abc import Sequence
+
+from numba_grad.graph.node import OPS, Node, record, recording
+from numba_grad.graph.walk import copied
+from numba_grad.ops.families import reshape
+from numba_grad.ops.movement import region_params
+from numba_grad.transforms.assigned_rows import UPDATE
+from numba_grad.transforms.rows_of_steps import flipped, row_of, rows_of
+from numba_grad.transforms.steps_of_loop import StepsOfLoop
+from numba_grad.transforms.written_parts import WrittenPart, with_written
+
+_RESHAPE, _CONCATENATE = OPS["reshape"], OPS["concatenate"]
+
+
+class Rerolled:
+    """What has become of a loop."""
+
+    def __init__(self, times: int, steps: Sequence[Node], before: Sequence[Node]) -> None:
+        self.times = times
+        self.steps = steps  # the nodes that are inside of it now, one after the other
+        self.before = before  # and those of the first steps, which others may stand between
+        self.recorded: set[Node] = set()  # in place of all these
+        self.instead: dict[Node, Node] = {}  # for each that others read
+        # Concatenations of what steps gave, one after the other: their pieces now.
+        self.pieces: dict[Node, tuple[Node, ...]] = {}
+
+    def inputs(self, node: Node) -> tuple[Node, ...]:
+        """Those of a node that is not in the loop, from now on."""
+        joined = self.pieces.get(node)
+        if joined is not None:
+            return joined
+        return tuple([self.instead.get(x, x) for x in node.inputs])
+
+    def rewired(self, order: Sequence[Node], roots: Sequence[Node]) -> dict[Node, Node]:
+        """Copies of those nodes of `order`, which `roots` depend on, that come after the loop."""
+        copies: dict[Node, Node] = {}
+        for node in self._outside(order, roots):
+            inputs = tuple([copies.get(x, x) for x in self.inputs(node)])
+            if inputs != node.inputs:
+                copies[node] = copied(node, inputs, copies)
+        return copies
+
+    def rewire(self, order: Sequence[Node], roots: Sequence[Node]) -> None:
+        """As `rewired`, but the nodes themselves: only where nobody else walks their graph."""
+        for node in self._outside(order, roots):
+            node.inputs = self.inputs(node)
+
+    def _outside(self, order: Sequence[Node], roots: Sequence[Node]) -> list[Node]:
+        """What `roots` depend on, and is in no step."""
+        needed = set(roots)
+        inside = set(self.steps)
+        found = []
+        for node in reversed(order):
+            if node in needed and node not in inside:
+                found.append(node)
+                needed.update(self.inputs(node))
+        return found[::-1]
+
+
+class ResultsOfSteps(StepsOfLoop):
+    """Says what others read from now on."""
+
+    def _replace(
+        self,
+        made: Rerolled,
+        reads: dict[int, list[int]],
+        finals: Sequence[Node],
+        stacks: Sequence[Node],
+    ) -> None:
+        """Say what others read from now on."""
+        stack_of = dict(zip(self.stacked, stacks, strict=True))
+        final_of = dict(zip(self.carried, finals, strict=True))
+        place_of: dict[Node, tuple[int, int]] = {}  # of what is stacked: (place, step)
+        for place in stack_of:
+            for step in reads.get(place, ()):
+                place_of[self._node(place, step)] = place, step
+        only_joined = self._join(made, place_of, stack_of)
+        arrays = self._arrays_after(stack_of)
+        for place, read in reads.items():
+            if place in arrays:
+                made.instead[self._node(place, self.count - 1)] = arrays[place]
+                continue
+            for step in read:
+                node = self._node(place, step)
+                final = final_of.get((place, self.count - step))
+                if final is not None:
+                    made.instead[node] = final
+                elif node not in only_joined:
+                    made.instead[node] = row_of(stack_of[place], step)
+
+    def _join(
+        self,
+        made: Rerolled,
+        place_of: dict[Node, tuple[int, int]],
+        stack_of: dict[int, Node],
+    ) -> set[Node]:
+        """Concatenations of rows, one after the other: `np.stack` of what a loop has appended.
+        Returns the nodes that nobody else reads."""
+        recorded, end = self.recorded, self.steps.end
+        joined: set[Node] = set()
+        others: set[Node] = set()
+        reshaped: dict[Node, Node] = {}  # a row, as a piece
+        concatenations = []
+        for number, node in enumerate(recorded.nodes[end:], end):
+            if node.op is _CONCATENATE and len(node.inputs) >= recorded.fewest_steps:
+                concatenations.append(node)
+                continue
+            for x in node.inputs:
+                if x in place_of:
+                    if node.op is _RESHAPE and recorded.signatures[number]:
+                        reshaped[node] = x
+                    else:
+                        others.add(x)
+        used_pieces: set[Node] = set()
+        for node in concatenations:
+            pieces = self._pieces(node, place_of, stack_of, reshaped)
+            if pieces is None:
+                others.update(reshaped[x] for x in node.inputs if x in reshaped)
+                others.update(x for x in node.inputs if x in place_of)
+                continue
+            made.pieces[node] = pieces
+            used_pieces.update(x for x in node.inputs if x in reshaped)
+            joined.update(reshaped[x] for x in node.inputs if x in reshaped)
+        for piece, row in reshaped.items():
+            if piece not in used_pieces:
+                others.add(row)
+        return joined - others
+
+    def _pieces(
+        self,
+        node: Node,
+        place_of: dict[Node, tuple[int, int]],
+        stack_of: dict[int, Node],
+        reshaped: dict[Node, Node],
+    ) -> tuple[Node, ...] | None:
+        """The inputs of a concatenation, with what steps gave in one piece; None if that is not
+        how it is."""
+        axis = node.params["axis"]
+        pieces: list[Node] = []
+        run: list[tuple[int, int]] = []  # (place, step) of rows that follow each other
+
+        def finish_run() -> None:
+            if run:
+                pieces.append(rows_of(stack_of[run[0][0]], run[0][1], len(run), axis))
+                run.clear()
+
+        for x in node.inputs:
+            row = reshaped.get(x)
+            if row is None or row not in place_of:
+                finish_run()
+                pieces.append(x)
+                continue
+            shape = row.shape
+            if x.shape != (*shape[:axis], 1, *shape[axis:]):
+                return None
+            place, step = place_of[row]
+            if run and run[-1] != (place, step - 1):
+                finish_run()
+            run.append((place, step))
+        finish_run()
+        return tuple(pieces) if len(pieces) < len(node.inputs) else None
+
+    def _arrays_after(self, stack_of: dict[int, Node]) -> dict[int, Node]:
+        """By the last place of assignments to it, each array after all steps."""
+        steps, recorded = self.steps, self.recorded
+        found: dict[int, Node] = {}
+        for chain in self._chains():
+            array = recorded.node(self._array_before(chain))
+            if self._writes_anywhere(chain[0]):
+                with recording(recorded.nodes[steps.first + chain[-1]].requires_grad):
+                    found[chain[-1]] = with_written(array, self._written(chain, stack_of))
+                continue
+            for place in chain:
+                number = steps.first + place
+                first, move = self._rows(number)
+                part = recorded.row_parts[recorded.part_numbers[number]]
+                rows = reshape(stack_of[self.assigned[place]], (self.count, *part.sizes))
+                params = region_params((first, *part.starts), (abs(move), *part.steps))
+                with recording(recorded.nodes[number].requires_grad):
+                    rows = rows if move > 0 else flipped(rows)
+                    array = record(UPDATE, (array, rows), params)
+            found[chain[-1]] = array
+        return found
+
+    def _written(
+        self, chain: Sequence[int], stack_of: dict[int, Node]
+    ) -> list[tuple[Node, list[WrittenPart]]]:
+        """By place of a chain, the values of all steps, and what is known of them."""
+        written, steps = self.recorded.written, range(self.count)
+        return [
+            (stack_of[self.assigned[place]], [written[self._node(place, k)] for k in steps])
+            for place in chain
+        ]

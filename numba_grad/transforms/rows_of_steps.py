@@ -1,0 +1,79 @@
+"""Rows that the steps of a loop read and leave: those of an array, all at once, and those of what
+they have left, one by one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from numba_grad.graph.node import OPS, Node, leaf, record
+from numba_grad.ops.families import reshape
+from numba_grad.ops.movement import region_params, slice_params
+
+_HIGHEST_BLOCK = 16  # of rows, which overlap those of the next step or leave out some
+_SLICE, _CONCATENATE = OPS["slice"], OPS["concatenate"]
+_FLIP = OPS["flip"]
+
+
+def any_rows(x: Node, params: Mapping[str, Any], starts: np.ndarray) -> Node | None:
+    """Slices as the one of these params, but of these rows."""
+    height, *sizes = params["sizes"]
+    if height > 1:
+        return None
+    rows = OPS["gather"](x, leaf(starts.copy()), checked=False)
+    part = region_params((0, *params["starts"][1:]), (1, *params["steps"][1:]))
+    return record(_SLICE, (rows,), {**part, "sizes": (len(starts), *sizes)})
+
+
+def blocks(x: Node, params: Mapping[str, Any], first: int, move: int, count: int) -> Node | None:
+    """`count` slices as the one of these params, the first of which begins at the row `first`, and
+    each `move` rows after the one before. None where these would be many slices."""
+    height, *sizes = params["sizes"]
+    others = params["starts"][1:], params["steps"][1:]
+
+    def rows(start: int, length: int, step: int) -> Node:
+        starts, steps = ((value, *rest) for value, rest in zip((start, step), others, strict=True))
+        return record(_SLICE, (x,), {"starts": starts, "sizes": (length, *sizes), "steps": steps})
+
+    if height == 1:
+        return rows(first, count, move)
+    shape = (count, height, *sizes)
+    if height == move:
+        return reshape(rows(first, count * height, 1), shape)
+    if height > _HIGHEST_BLOCK:
+        return None
+    parts = [reshape(rows(first + k, count, move), (count, 1, *sizes)) for k in range(height)]
+    return record(_CONCATENATE, tuple(parts), {"axis": 1})
+
+
+def flipped(rows: Node) -> Node:
+    return _FLIP(rows, axes=(0,))
+
+
+def row_of(stack: Node, step: int) -> Node:
+    rest = len(stack.shape) - 1
+    params = slice_params(
+        (step, *(0,) * rest), (1, *stack.shape[1:]), (1,) * (rest + 1), dropped=(0,)
+    )
+    return record(_SLICE, (stack,), params)
+
+
+def rows_of(stack: Node, first: int, count: int, axis: int) -> Node:
+    """Some rows, along an axis."""
+    rest = stack.shape[1:]
+    x = stack
+    if count < stack.shape[0]:
+        starts = (first, *(0 for _ in rest))
+        steps = tuple(1 for _ in stack.shape)
+        x = record(_SLICE, (x,), {"starts": starts, "sizes": (count, *rest), "steps": steps})
+    if axis:
+        axes = (*range(1, axis + 1), 0, *range(axis + 1, len(stack.shape)))
+        x = record(OPS["transpose"], (x,), {"axes": axes})
+    return x
+
+
+def as_read_again(node: Node, rows: Sequence[Node]) -> Node:
+    """What a read of rows gives, of what was assigned to them."""
+    x = rows[0] if len(rows) == 1 else record(_CONCATENATE, tuple(rows), {"axis": 0})
+    x = reshape(x, node.shape)
+    return x if node.requires_grad else OPS["detach"](x)
