@@ -70,6 +70,21 @@ def test_calls_of_neighbours(name, dtype):
     assert re.search(r"call .*<\d x (float|double)> @numba_grad", text)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("function", [np.arctan2, lambda a, b: np.exp(a), lambda a, b: np.tanh(b)])
+def test_results_may_be_parts_of_complex_numbers(function, dtype):
+    def turned(a, b):
+        return np.exp(1j * function(a, b)) * (function(b, a) + 2j * function(a, b))
+
+    a, b = VALUES[:5].astype(dtype), VALUES[5:10].astype(dtype)
+    rounding = {"rtol": 1e-6 if dtype == "float32" else 1e-14}
+    found = ng.jit(turned)(a, b)
+    np.testing.assert_allclose(found, turned(a, b), strict=True, **rounding)
+    slope = ng.jit(ng.grad(lambda a: np.sum(np.abs(turned(a, b)) ** 2)))(a)
+    by_hand = ng.grad(lambda a: np.sum(np.abs(function(b, a) + 2j * function(a, b)) ** 2))(a)
+    np.testing.assert_allclose(slope, by_hand.numpy(), rtol=1e3 * np.finfo(dtype).eps)
+
+
 def test_quotients_between_calls_end_no_block():
     lines = [f"y[{k}] = exp(x[{k}] / x[{k + 1}])" for k in range(8)]
     assert len(re.findall(r"call .*<\d x double> @numba_grad", run(lines)[1])) == 2
