@@ -74,15 +74,15 @@ def test_calls_of_neighbours(name, dtype):
 @pytest.mark.parametrize("function", [np.arctan2, lambda a, b: np.exp(a), lambda a, b: np.tanh(b)])
 def test_results_may_be_parts_of_complex_numbers(function, dtype):
     def turned(a, b):
-        return np.exp(1j * function(a, b)) * (function(b, a) + 2j * function(a, b))
+        return 1j * function(a, b)
 
-    a, b = VALUES[:5].astype(dtype), VALUES[5:10].astype(dtype)
-    rounding = {"rtol": 1e-6 if dtype == "float32" else 1e-14}
-    found = ng.jit(turned)(a, b)
-    np.testing.assert_allclose(found, turned(a, b), strict=True, **rounding)
-    slope = ng.jit(ng.grad(lambda a: np.sum(np.abs(turned(a, b)) ** 2)))(a)
-    by_hand = ng.grad(lambda a: np.sum(np.abs(function(b, a) + 2j * function(a, b)) ** 2))(a)
-    np.testing.assert_allclose(slope, by_hand.numpy(), rtol=1e3 * np.finfo(dtype).eps)
+    def size(a, b):
+        return np.sum(np.abs(turned(a, b) + function(b, a)) ** 2)
+
+    a, b = VALUES[:3].astype(dtype), VALUES[5:8].astype(dtype)
+    rounding = 4 * np.finfo(dtype).eps
+    np.testing.assert_allclose(ng.jit(turned)(a, b), turned(a, b), rounding, strict=True)
+    np.testing.assert_allclose(ng.jit(size)(a, b), size(a, b), rounding, strict=True)
 
 
 def test_quotients_between_calls_end_no_block():
