@@ -143,12 +143,12 @@ def _stacked(results: list[Any], out_axes: Any) -> Any:
     _, structure = trees.flatten(results[0])
     for number, result in enumerate(results):
         if trees.flatten(result)[1] != structure:
-            shown = {"of example 0": repr(results[0]), f"of example {number}": repr(result)}
+            first, other = repr(results[0]), repr(result)
             raise TypeError(
                 explain(
                     "vmap",
                     "the results of examples have other structures",
-                    got=shown,
+                    got={"of example 0": first, f"of example {number}": other},
                     expected="one structure, for all examples",
                     fix="np.nan in place of None",
                 )

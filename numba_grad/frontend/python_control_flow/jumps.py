@@ -379,9 +379,10 @@ def _own_call(name: str, *arguments: ast.expr) -> ast.Call:
 
 def is_own_call(node: ast.Call) -> bool:
     """Whether it is one that `without_jumps` has put there."""
-    function = node.func
-    is_attribute = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
-    return is_attribute and function.value.id == PREFIX
+    match node.func:
+        case ast.Attribute(value=ast.Name(id=name)):
+            return name == PREFIX
+    return False
 
 
 def _assign(name: str, value: bool) -> ast.Assign:
