@@ -30,6 +30,7 @@ from numba_grad.frontend.inputs.code_names import (
     attributes_in_dict,
     attributes_in_slots,
     contents_of,
+    imported_module,
     is_class_of_library,
     is_module_of_library,
     is_of_library,
@@ -183,7 +184,7 @@ class Surroundings:
                 self.look_at_variable(shared, cell)
             self.look_at_globals(function, is_called=True)
             for module in named_in(function.__code__).modules:
-                self.look_at(module, sys.modules.get(module), None)
+                self.look_at(module, imported_module(module, function.__globals__), None)
         if "random" in self._names:
             # What is drawn from without a generator. To read its state takes 0.2 ms.
             self._names.discard("random")
