@@ -222,8 +222,8 @@ def test_what_takes_no_tensors_is_numpys(tmp_path):
 
 def test_a_refused_function_says_so_when_it_is_used():
     x = ng.tensor([1.0, 2.0], requires_grad=True)
-    with pytest.raises(TypeError, match="savetxt: not supported on tensors"):
-        np.savetxt("nowhere", x)
+    with pytest.raises(TypeError, match="min_scalar_type: not supported on tensors"):
+        np.min_scalar_type(x)
     with pytest.raises(TypeError, match="isnat"):
         np.isnat(x)
 
