@@ -370,3 +370,12 @@ def test_text_of_what_is_traced_says_so():
     seen = []
     ng.jit(lambda x: seen.append(np.array2string(x, precision=2)) or x)(numpy.ones(2))
     assert seen == ["tensor(<traced>, shape=(2,), dtype=float64)"]
+
+
+def test_windows_by_strides_are_answered_with_windows():
+    def windows(x):
+        return np.lib.stride_tricks.as_strided(x, (4, 3), (8, 8)).sum()
+
+    for wrap in (ng.jit, ng.grad):
+        with pytest.raises(TypeError, match=r"sliding_window_view\(x, window\)"):
+            wrap(windows)(numpy.arange(6.0))
