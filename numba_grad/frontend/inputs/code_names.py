@@ -17,9 +17,11 @@ import types
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from numba_grad.immutable import NamedTuple
 
 OWN_PLACE = str(Path(__file__).parents[2]) + os.sep
 _STANDARD_LIBRARY = f"{Path(os.__file__).parent}{os.sep}"

@@ -21,7 +21,7 @@ import re
 import types
 from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable, Container, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from numba_grad.frontend.inputs.code_names import (
     runs_code,
 )
 from numba_grad.frontend.inputs.tracing import owner_of
+from numba_grad.immutable import NamedTuple
 
 MOST_CONDITIONS = 1024  # 15 us; most functions have less than ten
 MOST_BYTES = 1024  # of an array that is compared by content: 0.1 us

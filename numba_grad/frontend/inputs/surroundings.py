@@ -19,7 +19,7 @@ import types
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from numba_grad.frontend.inputs.code_names import (
     named_in,
     runs_code,
 )
+from numba_grad.immutable import NamedTuple
 
 _MOST_ITEMS = 1000  # of a container that is looked at
 _MOST_IN_ALL = 5_000  # some milliseconds

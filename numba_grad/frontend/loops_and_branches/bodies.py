@@ -8,7 +8,7 @@ branch that is not taken computes nothing.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba_grad.compiler.known_bodies import known_body
 from numba_grad.compiler.partition.roles import FREE_FAMILIES
@@ -27,6 +27,7 @@ from numba_grad.graph.placement import goes_along
 from numba_grad.graph.traced_bodies import check_inside, tracing_body
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import substitute, toposort
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import placed
 from numba_grad.transforms.call import CallTarget, has_rules
 from numba_grad.transforms.repeated_views import without_repeated_views
