@@ -141,6 +141,18 @@ def _is_to_be_raised(by_each: Node) -> bool:
 def _stacked(results: list[Any], out_axes: Any) -> Any:
     """The results for single examples, as those for all of them."""
     _, structure = trees.flatten(results[0])
+    for number, result in enumerate(results):
+        if trees.flatten(result)[1] != structure:
+            first, other = repr(results[0]), repr(result)
+            raise TypeError(
+                explain(
+                    "vmap",
+                    "the results of examples have other structures",
+                    got={"of example 0": first, f"of example {number}": other},
+                    expected="one structure, for all examples",
+                    fix="np.nan in place of None",
+                )
+            )
     of_each = [list(map(as_node, trees.flatten(x)[0])) for x in results]
     stacked = []
     for axis, *rows in zip(_prefix("out_axes", out_axes, results[0]), *of_each, strict=True):

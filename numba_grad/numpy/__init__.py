@@ -13,9 +13,9 @@ has a gradient:
         return np.sum(y)
 
 Functions of tensors, and of lists of tensors, are those of numba_grad; of numbers and NumPy's
-arrays alone they are NumPy's, so that sizes and constants stay numbers. Constants, dtypes,
-printing, errors, files, `random` and other modules are NumPy's own. So is a function that has no
-implementation here: on tensors it raises TypeError.
+arrays alone they are NumPy's, so that sizes and constants stay numbers. Random numbers are NumPy's,
+floats in tensors. Constants, dtypes, printing, errors, files and other modules are NumPy's own. So
+is a function that has no implementation here: on tensors it raises TypeError.
 """
 
 import importlib

@@ -70,6 +70,21 @@ def test_calls_of_neighbours(name, dtype):
     assert re.search(r"call .*<\d x (float|double)> @numba_grad", text)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("function", [np.arctan2, lambda a, b: np.exp(a), lambda a, b: np.tanh(b)])
+def test_results_may_be_parts_of_complex_numbers(function, dtype):
+    def turned(a, b):
+        return 1j * function(a, b)
+
+    def size(a, b):
+        return np.sum(np.abs(turned(a, b) + function(b, a)) ** 2)
+
+    a, b = VALUES[:3].astype(dtype), VALUES[5:8].astype(dtype)
+    rounding = 4 * np.finfo(dtype).eps
+    np.testing.assert_allclose(ng.jit(turned)(a, b), turned(a, b), rounding, strict=True)
+    np.testing.assert_allclose(ng.jit(size)(a, b), size(a, b), rounding, strict=True)
+
+
 def test_quotients_between_calls_end_no_block():
     lines = [f"y[{k}] = exp(x[{k}] / x[{k + 1}])" for k in range(8)]
     assert len(re.findall(r"call .*<\d x double> @numba_grad", run(lines)[1])) == 2

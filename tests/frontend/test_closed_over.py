@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import importlib
 import sys
 import threading
 import types
@@ -729,3 +730,69 @@ def test_an_argument_that_shows_what_is_assigned_to_is_refused():
 
     with pytest.raises(TracingError, match="another one shows its elements"):
         ng.jit(f)(buffer[1:])
+
+
+PACKAGE = {
+    "__init__.py": "from . import steps, settings\n",
+    "settings.py": "rate = 1.0\n",
+    "steps.py": """
+from . import settings
+
+scale = 1.0
+
+
+def scaled(x):
+    return x * scale
+
+
+def by_rate(x):
+    from .settings import rate
+
+    return x * rate
+
+
+class Model:
+    def __init__(self, module):
+        self.module = module
+
+    def step(self, x):
+        module = self.module
+        return module.scaled(x)
+""",
+}
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    folder = tmp_path / "package_of_a_user"
+    folder.mkdir()
+    for name, text in PACKAGE.items():
+        (folder / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("package_of_a_user")
+    for name in [x for x in sys.modules if x.startswith("package_of_a_user")]:
+        del sys.modules[name]
+
+
+def _by_another_name(x, steps):
+    module = steps
+    return module.scaled(x)
+
+
+BY_MODULES = {
+    "its name": lambda p: lambda x: p.steps.scaled(x),
+    "another name": lambda p: functools.partial(_by_another_name, steps=p.steps),
+    "a closure": lambda p: (lambda steps: lambda x: (lambda m: m.scaled(x))(steps))(p.steps),
+    "getattr": lambda p: (lambda steps: lambda x: getattr(steps, "scaled")(x))(p.steps),  # noqa: B009
+    "a dict": lambda p: (lambda held: lambda x: held["m"].scaled(x))({"m": p.steps}),
+    "an object": lambda p: p.steps.Model(p.steps).step,
+    "an import": lambda p: p.steps.by_rate,
+}
+
+
+@pytest.mark.parametrize("way", BY_MODULES)
+def test_variables_of_modules_that_are_reached_in_any_way(package, way):
+    jitted = ng.jit(BY_MODULES[way](package))
+    assert float(jitted(1.0)) == float(jitted(1.0)) == 1.0
+    package.steps.scale = package.settings.rate = 2.0
+    assert float(jitted(1.0)) == 2.0

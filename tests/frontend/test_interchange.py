@@ -164,6 +164,18 @@ def test_files_of_one_array(tmp_path):
     assert ng.load(buffer).tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
+@pytest.mark.parametrize("write", [ng.savetxt, np.savetxt])
+def test_text(tmp_path, write):
+    x = np.array([[1.0, 1 / 3], [np.nan, -np.inf]])
+    texts = []
+    for number, (function, given) in enumerate(((np.savetxt, x), (write, ng.tensor(x)))):
+        file = tmp_path / f"{number}.txt"
+        function(file, given, fmt="%.17g", delimiter=", ", header="a, b", comments="% ")
+        texts.append(file.read_text())
+    assert texts[0] == texts[1]
+    np.testing.assert_array_equal(np.loadtxt(file, delimiter=",", comments="%"), x)
+
+
 def test_files_of_several_arrays(tmp_path):
     x, y = ng.tensor(1.5), ng.arange(3)
     for number, write in enumerate((ng.savez, np.savez, ng.savez_compressed, np.savez_compressed)):

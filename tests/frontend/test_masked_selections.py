@@ -487,3 +487,52 @@ def test_a_quantile_that_is_an_element_is_it_to_the_bit() -> None:
     within = ng.jit(lambda x: np.quantile(x[x > 0], 0.8))
     assert within(np.concatenate([x, [-1.0]])) == 5.0
     assert ng.jit(np.quantile)(x, 0.8) == ng.jit(np.nanquantile)(x, 0.8) == 5.0
+
+
+def _on_the_simplex(x):
+    """The nearest point whose coordinates are positive and have the sum 1."""
+    u = np.sort(x)[::-1]
+    excess = np.cumsum(u) - 1
+    last = np.nonzero(u > excess / np.arange(1, len(x) + 1))[0][-1]
+    return np.maximum(x - excess[last] / (last + 1.0), 0)
+
+
+def _at_the_first_place(x):
+    place = np.where(x > 1)[0][0]
+    return x[place] * place
+
+
+def _crossing(x):
+    k = np.flatnonzero(x[:-1] * x[1:] < 0)[1]
+    return x[k] / (x[k] - x[k + 1]) + k
+
+
+@pytest.mark.parametrize("f", [_on_the_simplex, _at_the_first_place, _crossing])
+@pytest.mark.parametrize("control_flow", [False, True])
+def test_one_place_is_a_number_or_pythons_error(f, control_flow):
+    x = np.array([0.3, -0.7, 1.2, 0.5, 2.1, -1.4])
+    jitted = ng.jit(f, control_flow=control_flow)
+    slope = ng.jit(ng.grad(lambda x: np.sum(f(x))), control_flow=control_flow)
+    for given in (x, 2 * x, x[::-1].copy(), -np.abs(x), x):
+        try:
+            expected = f(given)
+        except IndexError:
+            with pytest.raises(IndexError):
+                jitted(given)
+            continue
+        np.testing.assert_allclose(jitted(given), np.asarray(expected), rtol=1e-14)
+        by_steps = ng.grad(lambda x: np.sum(f(x)))(given)
+        np.testing.assert_allclose(slope(given), by_steps.numpy(), rtol=1e-14)
+    each = ng.vmap(f)(np.stack([x, 1.1 * x]))
+    np.testing.assert_allclose(each.numpy(), [np.asarray(f(y)) for y in (x, 1.1 * x)])
+
+
+def test_a_place_in_a_loop():
+    def f(x):
+        while np.sum(x) > 1.001:
+            x = 0.5 * x + 0.5 * _on_the_simplex(x)
+        return x
+
+    x = np.array([0.3, 1.2, 0.5, 2.1])
+    found = ng.jit(f, control_flow=True)(x)
+    np.testing.assert_allclose(found, f(ng.tensor(x)).numpy(), rtol=1e-14)

@@ -786,9 +786,9 @@ def test_quantiles_that_are_elements_keep_their_dtype(method):
             r"numpy\.min_scalar_type\(x\.detach\(\)\.numpy",
         ),
         (lambda x: scipy.special.airy(x), r"scipy\.special\.airy: not supported"),
-        (lambda x: np.savetxt("f", x), r"try: numpy\.savetxt\(fname, X\.detach\(\)\.numpy\(\)\)"),
+        (lambda x: np.isnat(x), r"try: numpy\.isnat\(x\.detach\(\)\.numpy\(\)\)"),
         (lambda x: np.lib.scimath.sqrt(x), r"expected: .* the nearest is numpy\.sqrt\n"),
-        (lambda x: np.savetxt("file", x), r"the nearest is numpy\.save\n"),
+        (lambda x: np.isnat(x), r"the nearest is numpy\.isnan\n"),
         (
             lambda x: np.busday_count(x, x),
             r"under the same name\n",

@@ -185,7 +185,7 @@ def test_another_structure():
     def g(x):
         if x > 0:
             return x
-        return None
+        return x, x
 
     assert "the returned value" in message(g, 1.0, error=TypeError)
 

@@ -1,8 +1,10 @@
 """What is no loop, or leaves the inside of one, is refused with what to do."""
 
 import gc
+import random as pythons_random
 
 import numpy as np
+import numpy.random as numpys_random
 import pytest
 
 import numba_grad as ng
@@ -223,3 +225,35 @@ def test_a_step_may_not_assign_to_its_surroundings():
         with pytest.raises(TracingError, match="assigns to a tensor"):
             ng.jit(lambda xs, f=f: ng.scan(f, 0.0, xs))(XS)
     np.testing.assert_array_equal(u, np.zeros(3))
+
+
+OF_A_GENERATOR = np.random.default_rng(0)
+DRAWS = {
+    "a generator": OF_A_GENERATOR.normal,
+    "NumPy": lambda: numpys_random.normal(),  # noqa: NPY002
+    "Python": lambda: pythons_random.gauss(0, 1),
+}
+LOOPS = {
+    "scan": lambda f: ng.scan(lambda c, _: (c + f(), None), 0.0, length=3),
+    "map": lambda f: ng.map(lambda x: x + f(), np.ones(3)),
+    "fori_loop": lambda f: ng.fori_loop(0, 3, lambda i, x: x + f(), 0.0),
+    "while_loop": lambda f: ng.while_loop(lambda x: x < 3, lambda x: x + 1 + abs(f()), 0.0),
+}
+
+
+@pytest.mark.parametrize("drawn", DRAWS)
+@pytest.mark.parametrize("loop", LOOPS)
+def test_numbers_that_are_drawn_once_for_all_steps(loop, drawn):
+    with pytest.raises(TracingError, match=f"{loop}: .* random numbers once, for all steps"):
+        LOOPS[loop](DRAWS[drawn])
+
+
+def test_numbers_that_are_drawn_before_a_loop():
+    noise = OF_A_GENERATOR.normal(size=3)
+    last, _ = ng.scan(lambda c, x: (c + x, None), 0.0, noise)
+    assert float(last) == pytest.approx(noise.sum())
+    key = ng.random.key(0)
+    keyed, _ = ng.scan(
+        lambda c, i: (c + ng.random.normal(ng.random.fold_in(key, i)), None), 0.0, np.arange(3)
+    )
+    assert np.isfinite(float(keyed))

@@ -152,3 +152,15 @@ def test_gradients_of_stacks_that_are_not_contiguous():
     for function in (ng.linalg.inv, ng.linalg.det, lambda a: ng.linalg.slogdet(a)[1]):
         check_gradients(function, a)
     check_gradients(lambda a: ng.linalg.cholesky(a @ a.mT), a)
+
+
+def test_products_with_views_of_what_has_been_looked_at():
+    """Whose way to where they come from is gone once they are computed."""
+    weights = ng.tensor(np.arange(6.0)).reshape(2, 3)
+    row = ng.tensor([1.0, 0.5])
+    for _ in range(3):
+        product = row @ weights
+        assert float(product[0]) == row.tolist() @ np.arange(6.0).reshape(2, 3)[:, 0]
+        stacked = ng.stack([weights[:, 1], weights[:, 2]])
+        assert float((stacked @ row)[0]) == pytest.approx(weights.numpy()[:, 1] @ row.tolist())
+        row = ng.stack([product[0], product[1]]) / 10.0

@@ -1,10 +1,14 @@
 """What a jitted function changes around itself, and goes on from, at each call as Python does."""
 
 import gc
+import importlib
+import random as pythons_random
+import sys
 import warnings
 import weakref
 
 import numpy as np
+import numpy.random as numpys_random
 import pytest
 
 import numba_grad as ng
@@ -654,3 +658,81 @@ def test_numbers_in_containers_and_in_state_stay_numbers(given):
         np.testing.assert_array_equal(y, [expected, expected])
         assert [type(v) for v in d.values()] == [int, float, float]
         assert type(s.last) is float
+
+
+NOISE = """
+import random as drawn
+import numpy as np
+import numpy.random as npr
+
+rng = np.random.default_rng(0)
+calls = 0
+
+
+class Model:
+    def noisy(self, x):
+        return x + rng.normal()
+
+
+def by_generator(x):
+    return x + rng.normal()
+
+
+def by_numpy(x):
+    return x + npr.normal()
+
+
+def by_python(x):
+    return x + drawn.gauss(0, 1)
+
+
+def imported(x):
+    from random import gauss
+
+    return x + gauss(0, 1)
+
+
+def counted(x):
+    global calls
+    calls += 1
+    return x + calls
+"""
+
+
+@pytest.fixture
+def noise(tmp_path, monkeypatch):
+    (tmp_path / "noise_of_a_user.py").write_text(NOISE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("noise_of_a_user")
+    del sys.modules["noise_of_a_user"]
+
+
+OF_A_MODULE = {
+    "by_generator": lambda noise: lambda x: noise.by_generator(x),
+    "by_numpy": lambda noise: lambda x: noise.by_numpy(x),
+    "by_python": lambda noise: lambda x: noise.by_python(x),
+    "imported": lambda noise: lambda x: noise.imported(x),
+    "counted": lambda noise: lambda x: noise.counted(x),
+    "an object made in it": lambda noise: lambda x: noise.Model().noisy(x),
+    "numpy.random": lambda _: lambda x: x + numpys_random.normal(),  # noqa: NPY002
+    "random": lambda _: lambda x: x + pythons_random.gauss(0, 1),
+}
+
+
+@pytest.mark.parametrize("way", OF_A_MODULE)
+def test_what_functions_of_modules_change_is_seen(noise, way):
+    jitted = ng.jit(OF_A_MODULE[way](noise))
+    assert len({float(jitted(1.0)) for _ in range(3)}) == 3
+
+
+@pytest.mark.parametrize("way", OF_A_MODULE)
+def test_what_functions_of_modules_change_in_loops_is_refused(noise, way):
+    step = OF_A_MODULE[way](noise)
+
+    def f(x):
+        while x < 10.0:
+            x = step(x) + 1.0
+        return x
+
+    with pytest.raises(TracingError, match=r"is changed|is assigned to"):
+        ng.jit(f, control_flow=True)(0.0)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from llvmlite import ir
-from llvmlite.ir.instructions import CallInstr, PhiInstr
+from llvmlite.ir.instructions import CallInstr, InsertValue, PhiInstr
 
 from numba_grad.compiler.code_generation import vector_bytes
 from numba_grad.compiler.kernel_language import vector_functions
@@ -51,6 +51,8 @@ def put_together(
             for instruction in block.instructions:
                 for x in {x for x in _read(instruction) if x in values}:
                     instruction.replace_usage(x, values[x])
+                    if isinstance(instruction, InsertValue):  # a part of a complex number
+                        instruction.value = values[x]
     return calls > 0 and others <= _OTHERS * calls
 
 

@@ -235,7 +235,7 @@ def is_stencil(x: Node, weights: Node) -> bool:
     size = weights.type.size
     if size > MOST_WINDOWS or x.dtype != weights.dtype or x.dtype.char not in "fdFD":
         return False
-    while x.op.name in REARRANGEMENTS:
+    while x.op.name in REARRANGEMENTS and x.inputs:  # none once it is computed
         x = x.inputs[0]
     if x.op.name != "concatenate" or x.value is not None:
         return False
@@ -251,7 +251,7 @@ def is_stencil(x: Node, weights: Node) -> bool:
 
 def _is_window(x: Node) -> bool:
     """Whether an array is elements of another one, which are read there."""
-    while x.op.name in ("reshape", *RENAMINGS):
+    while x.op.name in ("reshape", *RENAMINGS) and x.inputs:
         (x,) = x.inputs
     return x.op.name in REARRANGEMENTS
 

@@ -9,6 +9,7 @@ runs_code(value)     whether each look at an attribute of it runs code of the us
 import contextlib
 import dis
 import functools
+import importlib.util
 import os
 import re
 import sys
@@ -47,7 +48,7 @@ class Named(NamedTuple):
     appended: frozenset[str]  # `x.append(y)`, `x[k] = y`
     updated: frozenset[str]  # `x += y`
     names: frozenset[str]  # of all globals and attributes, loaded or stored
-    modules: frozenset[str]  # that it imports
+    modules: frozenset[str]  # that it imports, as `imported_module` takes them
     reads_any: bool  # attributes by names that are computed
 
     def is_read(self, name: str, held: Any) -> bool:
@@ -123,7 +124,11 @@ def named_in(code: types.CodeType) -> Named:
         frozenset(appended),
         frozenset(updated),
         frozenset(code.co_names),
-        frozenset(x.argval for x in instructions if x.opname == "IMPORT_NAME"),
+        frozenset(
+            _level(instructions[k - 2]) + x.argval
+            for k, x in enumerate(instructions)
+            if x.opname == "IMPORT_NAME"
+        ),
         not _DYNAMIC.isdisjoint(code.co_names),
     )
     inner = [named_in(x) for x in code.co_consts if isinstance(x, types.CodeType)]
@@ -132,6 +137,11 @@ def named_in(code: types.CodeType) -> Named:
     # Locals of its own are not ours, and ours are cells there.
     places.update((x, None) for y in inner for x in y.places if x[0] != "local")
     return Named.together([own, *inner])._replace(places=tuple(places))
+
+
+def _level(instruction: dis.Instruction) -> str:
+    """The dots of an import, as of `from ..package import name`: a number that is loaded."""
+    return "." * instruction.argval if isinstance(instruction.argval, int) else ""
 
 
 def _texts_in(constants: Iterable[Any]) -> Iterator[str]:
@@ -200,6 +210,18 @@ def is_of_library(file: str) -> bool:
     return file.startswith(("<frozen ", _STANDARD_LIBRARY, OWN_PLACE)) or bool(
         _PACKAGES.search(file)
     )
+
+
+def imported_module(name: str, variables: dict[str, Any]) -> types.ModuleType | None:
+    """The module that code with these global variables imports by a name, which begins with a dot
+    for each level where it is relative; None if nobody has imported it."""
+    if name.startswith("."):
+        package = str(variables.get("__package__"))
+        try:
+            name = importlib.util.resolve_name(name, package)
+        except ImportError:
+            return None
+    return sys.modules.get(name)
 
 
 def is_module_of_library(value: Any) -> bool:

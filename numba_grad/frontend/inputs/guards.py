@@ -18,7 +18,6 @@ these names, and operators. Which object has which is not asked.
 import functools
 import operator
 import re
-import sys
 import types
 from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -36,6 +35,7 @@ from numba_grad.frontend.inputs.code_names import (
     attributes_in_dict,
     attributes_in_slots,
     contents_of,
+    imported_module,
     is_class_of_library,
     is_module_of_library,
     is_of_library,
@@ -240,6 +240,7 @@ class _Survey:
             self.follow(value.func)
             for item in (*value.args, *value.keywords.values()):
                 self._contents(self._name(item), item)
+                self._find_module(item)
         elif isinstance(value, staticmethod | classmethod):
             self.follow(value.__func__, UNASSIGNED if isinstance(value, staticmethod) else receiver)
         elif "__wrapped__" in getattr(value, "__dict__", ()):
@@ -286,9 +287,7 @@ class _Survey:
         if receiver is not UNASSIGNED:
             self._find(receiver)
         for name in named.modules:
-            module = sys.modules.get(name)
-            if module is not None and not is_module_of_library(module):
-                self._find(module)
+            self._find_module(imported_module(name, function.__globals__))
         first = code.co_varnames[0] if receiver is not UNASSIGNED and code.co_argcount else None
         for place in named.places:
             if self._is_full():
@@ -334,6 +333,7 @@ class _Survey:
                 self._kept.append(value)
                 self._value(f"{self._name(value)}.{name}", found)
             value = found
+        self._find_module(value)  # which may get another name
 
     def _method(self, cls: type, name: str, found: Any, receiver: Any) -> None:
         # Others, as class methods, are new objects at each look.
@@ -348,6 +348,12 @@ class _Survey:
         if self._is_new("object", id(value)):
             self._kept.append(value)
             self._objects.append(value)
+
+    def _find_module(self, value: Any) -> None:
+        """Of a module that is reached in another way than by its name, attributes count as those of
+        any object do."""
+        if isinstance(value, types.ModuleType) and not is_module_of_library(value):
+            self._find(value)
 
     def _look_through(self, value: Any) -> None:
         """Its attributes of the names that are read of anything."""
@@ -375,6 +381,8 @@ class _Survey:
             is_read = named.is_attribute_read(name, found) and not _is_own(cls)
             if is_read and self._is_new("attribute", id(value), name):
                 self._value(text.format(self._name(value)), found)
+                if not is_module:
+                    self._find_module(found)
 
     def _look_through_class(self, cls: type, receiver: Any) -> None:
         for name, found in list(vars(cls).items()):
@@ -461,6 +469,7 @@ class _Survey:
             self._require(f"len({name}) == {len(container)}")
         for key, item in list(_items_of(container)):
             self._value(f"{name}[{self._name(key)}]", item)
+            self._find_module(item)
 
     def _keys(self, name: str, container: dict[Any, Any]) -> None:
         """In their order, too, which loops follow."""

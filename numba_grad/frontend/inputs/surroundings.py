@@ -29,7 +29,9 @@ from numba_grad.frontend.inputs.code_names import (
     attributes_in_dict,
     attributes_in_slots,
     contents_of,
+    imported_module,
     is_class_of_library,
+    is_module_of_library,
     is_of_library,
     named_in,
     runs_code,
@@ -44,6 +46,8 @@ _DEEPEST_ITERATOR = 3  # iterators of iterators
 _SEQUENCES = (list, deque, set)
 _CONTAINERS = (*_SEQUENCES, dict, tuple)
 _BUFFERS = (bytearray, memoryview, array.array)
+# Modules whose functions draw without a generator that is named.
+_DRAWN_FROM = ("random", "numpy.random", "numba_grad.numpy.random")
 _CACHED = type(functools.lru_cache(int))
 _DEFINED = (types.FunctionType, types.BuiltinFunctionType, type)
 PLAIN = (int, float, complex, bool, str, bytes, type(None))
@@ -137,6 +141,7 @@ class Surroundings:
         self._left = _MOST_IN_ALL
         self._seen: set[Any] = set()
         self._pending: list[tuple[str, types.FunctionType]] = []
+        self._modules: dict[str, types.ModuleType] = {}  # as they are written
 
     @classmethod
     def of(cls, f: Any, arguments: Sequence[Any] = ()) -> "Surroundings":
@@ -170,7 +175,7 @@ class Surroundings:
 
     def follow(self) -> None:
         """Look at what the functions that were found share, keep from call to call, and name."""
-        while self._pending:
+        while self._pending or self._find_in_modules():
             name, function = self._pending.pop()
             for item in (*(function.__defaults__ or ()), function.__dict__):
                 self.look_at(name, item, None)
@@ -178,6 +183,8 @@ class Surroundings:
             for shared, cell in zip(function.__code__.co_freevars, cells, strict=True):
                 self.look_at_variable(shared, cell)
             self.look_at_globals(function, is_called=True)
+            for module in named_in(function.__code__).modules:
+                self.look_at(module, imported_module(module, function.__globals__), None)
         if "random" in self._names:
             # What is drawn from without a generator. To read its state takes 0.2 ms.
             self._names.discard("random")
@@ -185,17 +192,36 @@ class Surroundings:
             before = state_of(_NUMPYS_OWN)
             self.reached.append(Reached("np.random", None, _NUMPYS_OWN, before, False))
 
+    def _find_in_modules(self) -> bool:
+        """Look at what modules of the user's hold under the names that functions use; whether there
+        are other functions."""
+        for name, module in [*self._modules.items()]:
+            if module.__name__ in _DRAWN_FROM:
+                self._names.add("random")
+            if is_module_of_library(module):
+                continue
+            variables = vars(module)
+            for key in sorted(self._names & variables.keys()):
+                self._look_at_global(f"{name}.{key}", key, variables, is_called=True)
+        return bool(self._pending)
+
     def look_at_globals(self, function: types.FunctionType, *, is_called: bool) -> None:
         names, variables = named_in(function.__code__).names, function.__globals__
         self._names.update(names)
-        for name in sorted(names):
-            if name in variables and (id(variables), name) not in self._seen:
-                self._seen.add((id(variables), name))
-                held = variables[name]
-                if is_called and not isinstance(held, (*_DEFINED, types.ModuleType)):
-                    variable = GlobalVariable(name, variables)
-                    self.reached.append(Reached(name, name, variable, held, False))
-                self.look_at(name, held, name, is_memo=is_called)
+        for name in sorted(names & variables.keys()):
+            self._look_at_global(name, name, variables, is_called=is_called)
+
+    def _look_at_global(
+        self, name: str, key: str, variables: dict[str, Any], *, is_called: bool
+    ) -> None:
+        """Look at a variable of a module, which is written like this."""
+        if (id(variables), key) in self._seen:
+            return
+        self._seen.add((id(variables), key))
+        held = variables[key]
+        if is_called and not isinstance(held, (*_DEFINED, types.ModuleType)):
+            self.reached.append(Reached(name, key, GlobalVariable(key, variables), held, False))
+        self.look_at(name, held, key, is_memo=is_called)
 
     def look_at(
         self,
@@ -216,6 +242,8 @@ class Surroundings:
             thing = thing.__wrapped__
         if isinstance(thing, staticmethod | classmethod):
             thing = thing.__func__
+        if isinstance(thing, types.ModuleType):
+            self._modules.setdefault(name, thing)
         if thing is UNASSIGNED or isinstance(thing, _CONSTANT):
             return
         if is_tensor(thing):

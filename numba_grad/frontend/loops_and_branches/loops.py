@@ -21,6 +21,7 @@ from numba_grad.frontend.loops_and_branches.bodies import (
     check_function,
     communicated,
     device_of,
+    drawing_nothing,
     first_token,
     name_of,
     on_device_of_body,
@@ -116,10 +117,12 @@ def scan(
     """
     if _is_known_when_run(length) and not trees.flatten(xs)[0]:
         name = name_of_body("scan", f, progress)
-        return _scan_of_unknown_length(f, init, xs, length, memory, name)
+        with drawing_nothing("scan", f):
+            return _scan_of_unknown_length(f, init, xs, length, memory, name)
     count, rows, rows_structure = _rows("scan", xs, length)
     name = name_of_body("scan", f, progress)
-    return _scan("scan", f, init, rows, rows_structure, count, reverse, memory, name=name)
+    with drawing_nothing("scan", f):
+        return _scan("scan", f, init, rows, rows_structure, count, reverse, memory, name=name)
 
 
 def _scan(
@@ -337,7 +340,9 @@ def map(
     count, rows, structure = _rows("map", xs, None)
     name = name_of_body("map", f, progress)
     if batch_size is None:
-        return _scan("map", lambda _, x: (None, f(x)), None, rows, structure, count, name=name)[1]
+        with drawing_nothing("map", f):
+            one = _scan("map", lambda _, x: (None, f(x)), None, rows, structure, count, name=name)
+        return one[1]
     size = _integer("map", "batch_size", batch_size)
     if size < 1:
         raise ValueError(explain("map", "a batch has at least one row", got={"batch_size": size}))
@@ -405,20 +410,22 @@ def fori_loop(
     check_function("fori_loop", body_fun)
     name = name_of_body("fori_loop", body_fun, progress)
     if _is_known_when_run(lower) or _is_known_when_run(upper):
-        return _between("fori_loop", lower, upper, body_fun, init_val, memory, name)
+        with drawing_nothing("fori_loop", body_fun):
+            return _between("fori_loop", lower, upper, body_fun, init_val, memory, name)
     first, stop = _integer("fori_loop", "lower", lower), _integer("fori_loop", "upper", upper)
     step, structure = numbered("fori_loop", body_fun, init_val)
-    final, _ = _scan(
-        "fori_loop",
-        lambda numbered, _: (step(numbered), None),
-        (as_node(np.int64(first)), init_val),
-        [],
-        trees.flatten(None)[1],
-        max(stop - first, 0),
-        memory=memory,
-        names=["i", *trees.leaf_names(structure, "carry")],
-        name=name,
-    )
+    with drawing_nothing("fori_loop", body_fun):
+        final, _ = _scan(
+            "fori_loop",
+            lambda numbered, _: (step(numbered), None),
+            (as_node(np.int64(first)), init_val),
+            [],
+            trees.flatten(None)[1],
+            max(stop - first, 0),
+            memory=memory,
+            names=["i", *trees.leaf_names(structure, "carry")],
+            name=name,
+        )
     return final[1]
 
 

@@ -14,6 +14,7 @@ from numba_grad.frontend.loops_and_branches.bodies import (
     check_function,
     communicated,
     device_of,
+    drawing_nothing,
     first_token,
     name_of,
     on_device_of_body,
@@ -73,7 +74,8 @@ def while_loop(
     check_function("while_loop", cond_fun)
     check_function("while_loop", body_fun)
     label = name_of_body("while_loop", body_fun, progress)
-    return WhileLoop("while_loop", cond_fun, body_fun, init_val, memory, label=label).record()
+    with drawing_nothing("while_loop", cond_fun, body_fun):
+        return WhileLoop("while_loop", cond_fun, body_fun, init_val, memory, label=label).record()
 
 
 @immutable

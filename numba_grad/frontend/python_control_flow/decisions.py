@@ -144,6 +144,11 @@ class Decisions:
         if innermost_site() is not None or raised_so_far():
             raise RaisesForCertain
 
+    def before_none(self) -> None:
+        """Called before a `return` of None in a function that returns a value elsewhere: no
+        exception, but what values decide about is what Python's own run of the function gives."""
+        self.before_raise()
+
     def is_known_to_hold(self, *flags: Any) -> bool:
         """Whether one of these flags is set for certain."""
         return any(not _is_undecided(x) and x for x in flags)

@@ -9,6 +9,10 @@ operation has not.
 
 Where a branch always jumps, what follows the branch moves to the other one. Else a flag says that
 it has jumped; what follows runs where it is not set, and loops go on as long as it is not.
+
+A function that returns a value in one place and None in another, as it does at its end (a search
+that has found nothing, an iteration that has not converged), has no result of one kind. Where
+values decide that it is None, Python runs the function again, as where it raises an exception.
 """
 
 import ast
@@ -52,9 +56,10 @@ def without_jumps(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     if not early:
         return _Jumps(returns=False).block(body, None).statements
     first, last = body[0], body[-1]
+    gives_values = any(isinstance(x, ast.Return) and not _is_of_none(x) for x in inside)
     if not _always_jumps(body):
         body = [*body, _at(last, ast.Return(None))]
-    rewritten = _Jumps(returns=True).block(body, None)
+    rewritten = _Jumps(returns=True, gives_values=gives_values).block(body, None)
     return [
         _at(first, _assign(RETURNED, False)),
         *rewritten.statements,
@@ -85,9 +90,11 @@ def _inside_of_blocks(statement: ast.stmt) -> list[ast.AST]:
 
 
 class _Jumps:
-    def __init__(self, *, returns: bool) -> None:
+    def __init__(self, *, returns: bool, gives_values: bool = False) -> None:
         self._count = 0
         self._returns = returns  # whether `return` is to be rewritten
+        self._gives_values = gives_values  # whether one of them returns more than None
+        self._is_tried = False  # inside of `try`
 
     def block(self, statements: Sequence[ast.stmt], loop: _Loop | None) -> _Block:
         result = _Block()
@@ -157,6 +164,8 @@ class _Jumps:
         match node:
             case ast.Return() if self._returns:
                 value = node.value or _at(node, ast.Constant(None))
+                if self._gives_values and _is_of_none(node) and not self._is_tried:
+                    append(_at(node, ast.Expr(_own_call("before_none"))))
                 append(_at(node, ast.Assign([ast.Name(VALUE, ast.Store())], value)))
                 append(_at(node, _assign(RETURNED, True)))
                 return {RETURNED}, True
@@ -178,9 +187,12 @@ class _Jumps:
                 return inner.flags, inner.always_jumps
             case ast.Try() | ast.TryStar():
                 append(node)
-                return self._try(node, loop), False
+                around, self._is_tried = self._is_tried, True
+                flags = self._try(node, loop)
+                self._is_tried = around
+                return flags, False
             case ast.Match():
-                flags: set[str] = set()
+                flags = set()
                 for case in node.cases:
                     inner = self.block(case.body, loop)
                     case.body = inner.statements
@@ -274,10 +286,7 @@ class _Jumps:
         taken = _at(node.target, ast.Assign([node.target], ast.Name(name, ast.Load())))
         node.target = _at(node.target, ast.Name(name, ast.Store()))
         own = _at(node, ast.If(_none_of(leaving), [taken, *node.body], []))
-        flags: list[ast.expr] = [ast.Name(flag, ast.Load()) for flag in leaving]
-        is_over = ast.Call(
-            ast.Attribute(ast.Name(PREFIX, ast.Load()), "is_known_to_hold", ast.Load()), flags, []
-        )
+        is_over = _own_call("is_known_to_hold", *[ast.Name(flag, ast.Load()) for flag in leaving])
         ending = ast.If(is_over, [ast.Break()], [])
         ending.is_python = True  # type: ignore[attr-defined]
         node.body = [own, _at(node, ending)]
@@ -357,6 +366,24 @@ def _is_endless(node: ast.While | ast.For | ast.AsyncFor) -> bool:
     if isinstance(node, ast.While):
         return isinstance(node.test, ast.Constant) and bool(node.test.value)
     return is_over_range(node) and ast.unparse(node.iter).startswith("itertools.count(")
+
+
+def _is_of_none(node: ast.Return) -> bool:
+    return node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
+
+
+def _own_call(name: str, *arguments: ast.expr) -> ast.Call:
+    """A call of one of the functions that decide what a rewritten function does."""
+    function = ast.Attribute(ast.Name(PREFIX, ast.Load()), name, ast.Load())
+    return ast.Call(function, [*arguments], [])
+
+
+def is_own_call(node: ast.Call) -> bool:
+    """Whether it is one that `without_jumps` has put there."""
+    match node.func:
+        case ast.Attribute(value=ast.Name(id=name)):
+            return name == PREFIX
+    return False
 
 
 def _assign(name: str, value: bool) -> ast.Assign:

@@ -21,6 +21,7 @@ from numba_grad.frontend.python_control_flow.jumps import (
     PREFIX,
     VALUE,
     is_over_range,
+    is_own_call,
     without_jumps,
 )
 from numba_grad.frontend.python_control_flow.liveness import (
@@ -548,6 +549,8 @@ class _Function(ast.NodeTransformer):
         return self._call(node, "comparisons", [site, symbols, *operands])
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        if is_own_call(node):
+            return node
         self.generic_visit(node)
         is_super = isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args
         if is_super and self._depth and self._first_argument:  # which a part lacks

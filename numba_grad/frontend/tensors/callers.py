@@ -28,6 +28,9 @@ _WITH_MEANINGS_OF_THEIR_OWN = ("numpy.fft", "numpy.linalg", "numpy.ma", "numpy.p
 
 
 _OTHER_NAMES = {
+    ("numpy.lib._stride_tricks_impl", "as_strided"): (
+        "np.lib.stride_tricks.sliding_window_view(x, window)"
+    ),
     ("numpy.polynomial.polynomial", "polyval"): "np.polyval(c[::-1], x)",
     ("scipy.fftpack._basic", "rfft"): "",  # real and imaginary parts in one array
     ("scipy.fftpack._basic", "irfft"): "",

@@ -1,7 +1,8 @@
 """Arrays from and to other libraries, through DLPack, and files of NumPy's formats."""
 
 import os
-from typing import IO, TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 import numpy as np
 
@@ -25,6 +26,7 @@ __all__ = [
     "load",
     "loadtxt",
     "save",
+    "savetxt",
     "savez",
     "savez_compressed",
 ]
@@ -210,6 +212,22 @@ def savez(file: File, /, *arrays: ArrayLike, **named: ArrayLike) -> None:
 def savez_compressed(file: File, /, *arrays: ArrayLike, **named: ArrayLike) -> None:
     """As `savez`, into a smaller file, more slowly."""
     np.savez_compressed(file, *[_values(x) for x in arrays], **_values_by_name(named))
+
+
+def savetxt(
+    file: File | TextIO,
+    x: ArrayLike,
+    fmt: str | Sequence[str] = "%.18e",
+    delimiter: str = " ",
+    newline: str = "\n",
+    header: str = "",
+    footer: str = "",
+    comments: str = "# ",
+    encoding: str | None = None,
+) -> None:
+    """Write the values of `x` as text, a line for each row, as NumPy does."""
+    layout = fmt, delimiter, newline, header, footer, comments, encoding
+    np.savetxt(file, _values(x), *layout)
 
 
 def load(file: File, /) -> "Tensor | dict[str, Tensor]":

@@ -38,6 +38,7 @@ from numba_grad.frontend.functions import (
 )
 from numba_grad.frontend.inputs.arrays import as_node, is_scalar, stand_in, wrap
 from numba_grad.frontend.inputs.selections import Selection
+from numba_grad.frontend.inputs.tracing import note_raised
 from numba_grad.frontend.tensors import numpy_functions
 from numba_grad.frontend.tensors.numpy_functions import counterpart, of_ufunc
 from numba_grad.frontend.tensors.operators import write_result
@@ -300,9 +301,8 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
         return MaskedSelection(wrap(_gated(self.elements, region)), region)
 
     def _element(self, number: Any) -> "Tensor":
-        """The one of this number; nan if there is none, for which NumPy raises an error."""
-        if not is_inexact(self.dtype):
-            self._refuse("index")
+        """The one of this number. If there is none, for which NumPy raises an error, it is nan; of
+        integers, for which there is no nan, Python runs the function again, and raises it."""
         x = self._in_one_axis(1)
         place = self.ndim - self._region.after - 1
         mask = wrap(self._region.condition(x.device)).reshape(-1)
@@ -310,6 +310,10 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
         wanted = number + 1 + counts[-1] * (number < 0)
         is_it = (counts == wanted) & mask
         found = x.take(is_it.argmax(), axis=place)
+        if not is_inexact(self.dtype):
+            if not note_raised(OPS["logical_not"](is_it.any()._node)):
+                self._refuse("index")
+            return found
         return wrap(OPS["where"](is_it.any()._node, found._node, full(np.nan, (), x.dtype)))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
