@@ -42,6 +42,7 @@ SELDOM = {
     "numba_grad.autograd.functional",
     "numba_grad.compiler.control_flow.communications",
     "numba_grad.compiler.control_flow.joinable_steps",
+    "numba_grad.compiler.passes.pairs_on_grids",
     "numba_grad.compiler.steps.custom_kernel_steps",
     "numba_grad.frontend.compiled_functions.lowered",
     "numba_grad.frontend.python_control_flow.rewriting",
