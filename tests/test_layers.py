@@ -54,6 +54,7 @@ SELDOM = {
     "numba_grad.transforms.rows_as_values",
     "numba_grad.transforms.rows_by_index",
     "numba_grad.transforms.repeated_steps",
+    "numba_grad.transforms.shifts_without_effect",
     "numba_grad.transforms.short_loops",
     "numba_grad.transforms.sums_of_points",
     "numba_grad.transforms.written_parts",
