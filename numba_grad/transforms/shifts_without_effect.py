@@ -45,14 +45,13 @@ class _Unknown(Exception):
     """It depends on the shift in some other way."""
 
 
-def without_shifts(history: Sequence[Node], roots: Collection[Node]) -> list[Node]:
-    """`history`, inputs before users, less the largest and smallest elements that no root depends
+def shifts_without_effect(history: Sequence[Node], roots: Collection[Node]) -> set[Node]:
+    """The largest and smallest elements among `history`, inputs before users, that no root depends
     on: nothing flows to them."""
     found = [k for k, node in enumerate(history) if node.op in _SHIFTS and _is_nobodys(node)]
     if len(found) * len(history) > _MOST_LOOKS:
-        return list(history)
-    without = {history[k] for k in found if _has_no_effect(history[k], history[k + 1 :], roots)}
-    return [node for node in history if node not in without] if without else list(history)
+        return set()
+    return {history[k] for k in found if _has_no_effect(history[k], history[k + 1 :], roots)}
 
 
 def _is_nobodys(node: Node) -> bool:

@@ -383,7 +383,8 @@ class Differentiation:
             history = without_repetitions(history, roots, current.trace, LARGEST_VALUE)
             if is_tracing() and not _EXTREMES.isdisjoint(map(_op, history)):
                 shifts = imported("numba_grad.transforms.shifts_without_effect")
-                history = shifts.without_shifts(history, roots)
+                cut = shifts.shifts_without_effect(history, roots)
+                history = [x for x in history if x not in cut]
         self.history = (roots, history)
         return history
 
