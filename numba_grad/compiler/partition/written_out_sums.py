@@ -112,8 +112,9 @@ def _is_product_of_points(graph: FlatGraph, k: int) -> bool:
 def _are_points(m: int, k: int, n: int) -> bool:
     """Whether a product of m x k and k x n numbers is one of many points with k coordinates. One
     that has a few numbers for each is a few sums in the text."""
-    is_text_short = not FEWEST_SUMS_OF_LOOP > min(m, n) > MOST_SUMS_OF_TEXT // k
-    return 1 < k <= MOST_COORDINATES and max(m, n) >= FEWEST_OF_LOOP and is_text_short
+    if not 1 < k <= MOST_COORDINATES or max(m, n) < FEWEST_OF_LOOP:
+        return False
+    return not FEWEST_SUMS_OF_LOOP > min(m, n) > MOST_SUMS_OF_TEXT // k
 
 
 def _written_out(graph: FlatGraph, forms: dict[int, tuple[list[Node], Node]]) -> FlatGraph:
