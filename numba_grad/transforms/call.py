@@ -11,7 +11,7 @@ mode it is a call of a function that computes values and tangents together.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import ARGUMENT, OPS, Node, Op, argument, recording
 from numba_grad.graph.types import CPU, TupleType, Type
 from numba_grad.graph.walk import substitute, toposort
+from numba_grad.immutable import NamedTuple
 from numba_grad.locks import new_lock
 from numba_grad.ops.control import by_pullback, custom, result, with_results
 from numba_grad.ops.families import literal, placed

@@ -11,10 +11,10 @@ in vector code, where the other has a sum for each row of a copy that lies the o
 """
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from typing import NamedTuple
 
 from numba_grad.graph.node import OPS, Node, argument, recording
 from numba_grad.graph.walk import rebuilt, substitute, toposort
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.contraction import matrix_transpose
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.call import CallTarget

@@ -18,7 +18,6 @@ nothing of each other (`transforms/independent_steps.py`).
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from numba_grad.compiler.passes.mirrored_sums import Terms
 from numba_grad.dtypes import INT64
 from numba_grad.graph.node import OPS, Node, record, recording
 from numba_grad.graph.walk import rebuilt, substitute, toposort
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import axes_params, broadcast_to, full, reshape, zeros_like
 from numba_grad.ops.matrices import is_diagonal, is_triangle
 from numba_grad.ops.movement import region_params, slice_params

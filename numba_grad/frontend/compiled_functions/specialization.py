@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from numba_grad.graph.node import Node, argument, leaf, recording
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import is_traced, substitute, toposort
+from numba_grad.immutable import NamedTuple
 from numba_grad.locks import new_lock
 from numba_grad.transforms.call import CallTarget, call
 from numba_grad.transforms.repeated_views import without_repeated_views
