@@ -17,6 +17,7 @@ import numpy as np
 
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError
+from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import ARGUMENT, OPS, Node, Op, argument, recording
 from numba_grad.graph.types import CPU, TupleType, Type
 from numba_grad.graph.walk import substitute, toposort
@@ -150,7 +151,11 @@ class CallTarget:
         }
         seeds_of_roots = [seed for k, seed in seeds.items() if self.outputs[k].requires_grad]
         with recording(True):
-            found = cotangents(roots, seeds_of_roots, reached(roots, self.arguments))
+            order = reached(roots, self.arguments)
+            if not {"max", "min"}.isdisjoint([x.op.name for x in order]):
+                shifts = imported("numba_grad.transforms.shifts_without_effect")
+                order = reached(roots, self.arguments, shifts.shifts_without_effect(order, roots))
+            found = cotangents(roots, seeds_of_roots, order)
             numbers = tuple(k for k, node in enumerate(self.arguments) if node in found)
             arguments = (*self.arguments, *seeds.values())
             outputs = [found[self.arguments[k]] for k in numbers]

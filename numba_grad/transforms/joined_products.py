@@ -5,18 +5,25 @@ steps, are one product.
 
 So the gates of a recurrent cell are written by many. A small product takes as long as the call of a
 library, and its derivative has two more of them.
+
+A transposed matrix in front of a vector, `w.T @ x`, is `x @ w`: that goes through `w` row by row,
+in vector code, where the other has a sum for each row of a copy that lies the other way round.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 
 from numba_grad.graph.node import OPS, Node, argument, recording
 from numba_grad.graph.walk import rebuilt, substitute, toposort
 from numba_grad.immutable import NamedTuple
+from numba_grad.ops.contraction import matrix_transpose
+from numba_grad.ops.families import reshape
 from numba_grad.transforms.call import CallTarget
 
 # Multiplications of a joined product. Larger ones gain nothing, and to join their factors takes
 # longer.
 _MOST = 1 << 15
+# Rows of a matrix that is turned: of fewer, turned rows are no vectors of a processor.
+_FEWEST_TURNED = 8
 
 
 class _Group(NamedTuple):
@@ -24,21 +31,47 @@ class _Group(NamedTuple):
 
     axis: int
     products: list[Node]
+    transposes: Collection[Node]  # factors that are
+
+    @property
+    def shared(self) -> Node:
+        return self.products[0].inputs[1 - self.axis]
 
     @property
     def factors(self) -> list[Node]:
         return [product.inputs[self.axis] for product in self.products]
 
+    @property
+    def width(self) -> int:
+        return sum([w.shape[self.axis] for w in self.factors])
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether these are products with a vector, which is to come first."""
+        is_with_vector = self.axis == 0 and self.shared.shape[1] == 1
+        is_wide = self.width >= _FEWEST_TURNED
+        return is_with_vector and is_wide and all(w in self.transposes for w in self.factors)
+
     def is_joined(self) -> bool:
-        x = self.products[0].inputs[1 - self.axis]
-        width = sum([w.shape[self.axis] for w in self.factors])
-        return len(self.products) > 1 and x.type.size * width <= _MOST
+        is_small = self.shared.type.size * self.width <= _MOST
+        return is_small and (len(self.products) > 1 or self.is_turned)
 
     def joined(self, factors: Sequence[Node]) -> Node:
-        return OPS["concatenate"](*factors, axis=self.axis)
+        [*others, last] = factors
+        whole = OPS["concatenate"](*factors, axis=self.axis) if others else last
+        return matrix_transpose(whole) if self.is_turned else whole
+
+    def product(self, x: Node, joined: Node) -> Node:
+        if self.is_turned:
+            row = OPS["matmul"](reshape(x, x.shape[::-1]), joined)
+            return reshape(row, (self.width, 1))
+        return OPS["matmul"](*((x, joined) if self.axis else (joined, x)))
 
     def parts(self, product: Node) -> Iterable[Node]:
         """Its products, of the joined one."""
+        if len(self.products) == 1:
+            yield product
+            return
         start = [0, 0]
         for own in self.products:
             yield OPS["slice"](product, starts=tuple(start), sizes=own.shape, steps=(1, 1))
@@ -70,20 +103,25 @@ class JoinedProducts(NamedTuple):
 
 
 def with_joined_products(
-    body: CallTarget, carried: int, sequences: Sequence[Node], constants: int
+    body: CallTarget, carried: int, sequences: Sequence[Node], constants: Sequence[Node]
 ) -> JoinedProducts | None:
     """The body of a loop with joined products, if there are any to be joined."""
     # Steps that were recorded one by one may read the same rows several times.
     first = tuple([sequences.index(x) for x in sequences])
-    key = ("joined products", carried, first, constants)
-    return body.derived(key, lambda: _made(body, carried, first))
+    are_transposes = tuple([x.op.name == "transpose" for x in constants])
+    key = ("joined products", carried, first, are_transposes)
+    return body.derived(key, lambda: _made(body, carried, first, are_transposes))
 
 
-def _made(body: CallTarget, carried: int, first: Sequence[int]) -> JoinedProducts | None:
+def _made(
+    body: CallTarget, carried: int, first: Sequence[int], are_transposes: Sequence[bool]
+) -> JoinedProducts | None:
     order = toposort(body.outputs)
     rows, constants = body.arguments[carried:][: len(first)], body.arguments[carried + len(first) :]
     equal = dict(zip(rows, [rows[k] for k in first], strict=True))
-    groups = list(filter(_Group.is_joined, _groups(order, constants, equal)))
+    transposes = {x for x, is_one in zip(constants, are_transposes, strict=True) if is_one}
+    transposes.update([x for x in order if x.op.name == "transpose"])
+    groups = list(filter(_Group.is_joined, _groups(order, constants, equal, transposes)))
     if not groups:
         return None
     with recording(True):
@@ -104,7 +142,10 @@ def _made(body: CallTarget, carried: int, first: Sequence[int]) -> JoinedProduct
 
 
 def _groups(
-    order: Sequence[Node], constants: Sequence[Node], equal: dict[Node, Node]
+    order: Sequence[Node],
+    constants: Sequence[Node],
+    equal: dict[Node, Node],
+    transposes: Collection[Node],
 ) -> list[_Group]:
     """Products of the same factor. `equal`: what has the same value as an argument has."""
     first: dict[Hashable, Node] = {}
@@ -126,7 +167,7 @@ def _groups(
         is_fixed = [x in fixed for x in node.inputs]
         if any(is_fixed) and not all(is_fixed):
             axis = is_fixed.index(True)
-            group = found.setdefault((axis, inputs[1 - axis]), _Group(axis, []))
+            group = found.setdefault((axis, inputs[1 - axis]), _Group(axis, [], transposes))
             group.products.append(node)
     return list(found.values())
 
@@ -145,9 +186,8 @@ def _with_products(
             continue
         given = tuple([new[x] for x in node.inputs])
         if node in number:
-            group, w = groups[number[node]], joined[number[node]]
-            x = given[1 - group.axis]
-            product = OPS["matmul"](*((x, w) if group.axis else (w, x)))
+            group = groups[number[node]]
+            product = group.product(given[1 - group.axis], joined[number[node]])
             new.update(zip(group.products, group.parts(product), strict=True))
         else:
             is_same = all(a is b for a, b in zip(given, node.inputs, strict=True))

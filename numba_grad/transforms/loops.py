@@ -151,7 +151,7 @@ def _rewritten(
     if parted is not None:
         of_parts = again(parted.body, parted.split(carried), sequences, constants)
         return parted.joined(len(carried), *of_parts)
-    joined = products.with_joined_products(body, len(carried), sequences, len(constants))
+    joined = products.with_joined_products(body, len(carried), sequences, constants)
     if joined is not None:
         return again(joined.body, carried, *joined.given(sequences, constants))
     return None

@@ -198,3 +198,54 @@ def test_a_slice_of_images_times_a_matrix_is_one_product():
     f = ng.jit(lambda x, w: x[:, 1:4, 2:] @ w)
     np.testing.assert_allclose(f(x, w), x[:, 1:4, 2:] @ w, rtol=1e-13)
     assert "matmul(%3, %1)  float64[45, 5]" in str(f.lower(x, w).graph)
+
+
+def distances(x, centers):
+    return np.sum(x * x, 1)[:, None] - 2 * x @ centers.T + np.sum(centers * centers, 1)
+
+
+def soft_clusters(x, centers):
+    return np.sum(np.log(np.sum(np.exp(-distances(x, centers)), axis=1)))
+
+
+def kernel_matrix(x, y):
+    return np.sum(np.exp(-distances(x, x))) * np.sum(y)
+
+
+def projected(x, rotation):
+    turned = x @ rotation.T + 0.1
+    return np.sum((turned[:, :1] / (5 + turned[:, 1:]) - 0.3) ** 2)
+
+
+def in_columns(x, centers):
+    return np.sum(np.cos(centers @ x.T))
+
+
+OF_POINTS = [soft_clusters, kernel_matrix, projected, in_columns]
+
+
+def calls_of_products(f, *arrays):
+    return [k for k in f.lower(*arrays).kernels if "matmul" in str(k)]
+
+
+@pytest.mark.parametrize("f", OF_POINTS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+@pytest.mark.parametrize("shapes", [((80, 2), (5, 2)), ((300, 3), (3, 3)), ((70, 2), (40, 2))])
+def test_products_of_points_are_no_calls(f, dtype, shapes):
+    x, y = (random.normal(size=shape).astype(dtype) for shape in shapes)
+    slopes = ng.value_and_grad(lambda x, y: f(x, y).real, argnums=(0, 1))
+    compiled = ng.jit(slopes)
+    assert not calls_of_products(compiled, x, y)
+    (value, of_both), (expected, expected_of_both) = compiled(x, y), slopes(x, y)
+    rtol = 2e-3 if dtype == np.float32 else 1e-10
+    np.testing.assert_allclose(value, np.asarray(expected), rtol=rtol)
+    for got, slope in zip(of_both, expected_of_both, strict=True):
+        slope = np.asarray(slope)
+        np.testing.assert_allclose(got, slope, rtol=rtol, atol=rtol * np.abs(slope).max())
+
+
+def test_products_of_points_that_are_added_to_another_product_are_calls():
+    x, w, h, u = (random.normal(size=n) for n in ((64, 3), (3, 20), (64, 30), (30, 20)))
+    added = ng.jit(lambda x, w, h, u: x @ w + h @ u)
+    assert len(calls_of_products(added, x, w, h, u)) == 2
+    np.testing.assert_allclose(added(x, w, h, u), x @ w + h @ u)

@@ -142,3 +142,31 @@ def test_large_products_stay(joined: list[int]) -> None:
     weights = np.zeros((8, 200, 200))
     ng.jit(gates("scan", np.zeros((20, 200)))).lower(weights)
     assert not joined
+
+
+@pytest.mark.parametrize("way", ["scan", "python"])
+@pytest.mark.parametrize("where", ["outside", "inside"])
+def test_a_transposed_matrix_in_front_of_a_vector_comes_after_it(
+    way: str, where: str, joined: list[int]
+) -> None:
+    weights = 0.3 * RANDOM.normal(size=(12, 12))
+    rows = RANDOM.normal(size=(STEPS, 12))
+
+    def loss(w: Any, turned: bool = True) -> Any:
+        w_turned = w.T
+
+        def step(state: Any, x: Any) -> Any:
+            if not turned:
+                return np.tanh(state @ w + x)
+            return np.tanh((w.T if where == "inside" else w_turned) @ state + x)
+
+        return np.sum(looped(step, rows, way) ** 2)
+
+    value, gradient = ng.jit(ng.value_and_grad(loss))(weights)
+    assert joined == [1]  # the derivative of `x @ w` has nothing to turn
+    expected, slope = ng.jit(ng.value_and_grad(lambda w: loss(w, False)))(weights)
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-11, atol=1e-13)
+    reference, slope = ng.value_and_grad(lambda w: loss(w, False))(weights)
+    np.testing.assert_allclose(value, reference, rtol=1e-12)
+    np.testing.assert_allclose(gradient, np.asarray(slope), rtol=1e-11, atol=1e-13)

@@ -99,6 +99,8 @@ def _transposed(
     piece: Piece, variable: str, arrays: list[Buffer], streamed: Collection[Buffer]
 ) -> Piece:
     body = piece.body
+    if not body.updates and all(isinstance(let.expression, Load) for let in body.lets):
+        return piece  # a copy is what a block would begin with
     inside = {let.name for let in body.lets} | {update.name for update in body.updates}
 
     def is_component(position: Index) -> bool:

@@ -1,6 +1,6 @@
 """Sums of few products, written out before a graph is cut into steps: products of tiny matrices, of
-a matrix of few columns and a vector, of stacks of small matrices and vectors, and sliding sums with
-few weights.
+a matrix of few columns and a vector, of stacks of small matrices and vectors, of points with few
+coordinates, and sliding sums with few weights.
 
 A library call reads its operands from memory and leaves its result there, so each is a step of its
 own, and nothing is fused across it: Runge-Kutta steps of two numbers by `a @ x` took 9 times what
@@ -8,6 +8,7 @@ they take with the sums written out, and a stencil by `np.convolve` 1.5 times.
 """
 
 import math
+from collections.abc import Collection, Sequence
 
 from numba_grad.compiler.partition.flat_graph import FlatGraph, FlatGraphWriter
 from numba_grad.graph.node import OPS, Node, argument, record
@@ -21,6 +22,10 @@ MOST_TERMS = 8  # axes of so many elements are unrolled
 # 1.2 to 1.5 of the time: recurrent networks of four cells, Kalman filters of two numbers.
 MOST_PRODUCTS = 8
 FEWEST_OF_LOOP = 64  # sums in a loop over a vector
+MOST_COORDINATES = 3  # of points, of which many are multiplied
+# With fewer numbers for each point than are a loop, so many products for each.
+FEWEST_SUMS_OF_LOOP = 17
+MOST_SUMS_OF_TEXT = 32
 # Of a matrix and a vector in a stack. Larger ones BLAS multiplies in less time than loops, even if
 # it is called for each: stacks of 40 x 40 would take 1.3 times as long, of 256 x 256 six times.
 MOST_OF_STACK = 1 << 10
@@ -47,10 +52,69 @@ def with_sums_written_out(graph: FlatGraph) -> FlatGraph:
             found[k] = form
         elif node.op.name == "matmul":
             is_cut_anyway = True
+    for k in _added_to_products(graph, chosen, found):
+        del found[k]
+    found.update(_derivatives_of_points(graph, chosen, found))
     if is_cut_anyway:
         # A Kalman filter of two numbers took twice as long to its first gradient, and as long warm.
         found = {k: form for k, form in found.items() if not _is_tiny_product(graph.nodes[k])}
     return _written_out(graph, found) if found else graph
+
+
+def _added_to_products(graph: FlatGraph, chosen: Sequence[int], found: Collection[int]) -> set[int]:
+    """Products of points that are added to a product that stays: the library does that."""
+    staying = {*chosen}.difference(found)
+    result: set[int] = set()
+    for k, node in enumerate(graph.nodes):
+        if node.op.name == "add":
+            x, y = graph.reads(k)
+            result |= {z for z, other in ((x, y), (y, x)) if other in staying and z in found}
+    return {k for k in result if _is_product_of_points(graph, k)}
+
+
+def _derivatives_of_points(
+    graph: FlatGraph, chosen: Sequence[int], found: Collection[int]
+) -> dict[int, tuple[list[Node], Node]]:
+    """Products of a cotangent with coordinates of points, whose products are written out: they read
+    it where it is computed."""
+
+    def factors(k: int) -> list[int]:
+        return [_turned(graph, x) for x in graph.reads(k)]
+
+    points = [k for k in found if _is_product_of_points(graph, k)]
+    coordinates = {x for k in points for x in factors(k)}
+    result = {}
+    for k in chosen if coordinates else ():
+        node = graph.nodes[k]
+        is_small = len(node.shape) == 2 and min(node.shape) <= MOST_COORDINATES
+        is_small = is_small and not FEWEST_SUMS_OF_LOOP > max(node.shape) > MOST_TERMS
+        if k not in found and is_small and not coordinates.isdisjoint(factors(k)):
+            given = [argument(graph.nodes[x].type) for x in graph.reads(k)]
+            result[k] = given, _sum_of_products(*given)
+    return result
+
+
+def _turned(graph: FlatGraph, k: int) -> int:
+    """What `k` is a transpose of, conjugate or not, or `k`."""
+    while graph.nodes[k].op.name in ("transpose", "conjugate"):
+        [k] = graph.reads(k)
+    return k
+
+
+def _is_product_of_points(graph: FlatGraph, k: int) -> bool:
+    node = graph.nodes[k]
+    if node.op.name != "matmul" or len(node.shape) != 2:
+        return False
+    (m, n), inner = node.shape, graph.nodes[graph.reads(k)[0]].shape[-1]
+    return min(m, n) > 1 and _are_points(m, inner, n)
+
+
+def _are_points(m: int, k: int, n: int) -> bool:
+    """Whether a product of m x k and k x n numbers is one of many points with k coordinates. One
+    that has a few numbers for each is a few sums in the text."""
+    if not 1 < k <= MOST_COORDINATES or max(m, n) < FEWEST_OF_LOOP:
+        return False
+    return not FEWEST_SUMS_OF_LOOP > min(m, n) > MOST_SUMS_OF_TEXT // k
 
 
 def _written_out(graph: FlatGraph, forms: dict[int, tuple[list[Node], Node]]) -> FlatGraph:
@@ -88,8 +152,14 @@ def _product(x: Node, y: Node) -> Node | None:
     # Of fewer elements the sums would be written out, each on its own.
     is_thin = max(m, n) >= FEWEST_OF_LOOP and min(m, n) <= (MOST_TERMS if k == 1 else 1)
     is_tiny = m * k * n <= MOST_PRODUCTS and (k == 1 or min(m, n) == 1)
-    if not 1 <= k <= MOST_TERMS or not (is_tiny or is_thin) or not m * n:
+    is_of_points = _are_points(m, k, n)
+    if not 1 <= k <= MOST_TERMS or not (is_tiny or is_thin or is_of_points) or not m * n:
         return None
+    return _sum_of_products(x, y)
+
+
+def _sum_of_products(x: Node, y: Node) -> Node:
+    (m, k), n = x.shape, y.shape[1]
     shape = (m, n, k)
     rows = broadcast_to(reshape(x, (m, 1, k)), shape)
     columns = broadcast_to(reshape(OPS["transpose"](y, axes=(1, 0)), (1, n, k)), shape)

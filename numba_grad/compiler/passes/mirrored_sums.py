@@ -30,7 +30,7 @@ def mirrored_sums(outputs: list[Node]) -> list[Node]:
     if len(sums) < 2:
         return outputs
     replacement: dict[Node, Node] = {}
-    terms = _Terms()
+    terms = Terms()
     kept: dict[tuple[object, ...], tuple[Node, _Term]] = {}
     # Of a pair the later axis is summed: along it arrays are contiguous.
     for node in sorted(sums, key=lambda node: -node.params["axes"][0]):
@@ -61,7 +61,7 @@ class _Term:
     is_loose: bool = False
 
 
-class _Terms:
+class Terms:
     """Numbers for terms, equal for equal ones."""
 
     def __init__(self) -> None:
@@ -168,12 +168,12 @@ class _Terms:
 
 
 _SIGN_RULES: dict[str, Callable[..., _Term | None]] = {
-    "add": _Terms.add,
-    "subtract": _Terms.subtract,
-    "negative": _Terms.negative,
-    "multiply": _Terms.multiply,
-    "divide": _Terms.divide,
-    "where": _Terms.where,
+    "add": Terms.add,
+    "subtract": Terms.subtract,
+    "negative": Terms.negative,
+    "multiply": Terms.multiply,
+    "divide": Terms.divide,
+    "where": Terms.where,
 }
 _EVEN = ("square", "absolute", "cos", "cosh")  # f(-x) is f(x), also for zeros
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")

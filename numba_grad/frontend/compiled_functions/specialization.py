@@ -25,6 +25,7 @@ from numba_grad.compiler.programs import compile_program
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import config
 from numba_grad.errors import DeviceError, InternalError, explain
+from numba_grad.fresh_thread import imported
 from numba_grad.frontend.compiled_functions.state_between_calls import StateBetweenCalls
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, own_array, plain
@@ -42,6 +43,8 @@ from numba_grad.locks import new_lock
 from numba_grad.transforms.call import CallTarget, call
 from numba_grad.transforms.repeated_views import without_repeated_views
 
+# Shorter index arrays are not looked at: to gather so few elements takes no time.
+FEWEST_PAIRS = 64
 LONGEST_KEPT = 20_000  # operations of a graph that stays after it was compiled
 
 
@@ -199,16 +202,30 @@ class Specialization:
         device = self._only_device()
         if destination is None:
             destination = backend_of(device).destination(device)
+        lowered, reached = self._lowered(computed)
         program = compile_program(
             self.inputs,
-            computed,
-            self.reached,
+            lowered,
+            reached,
             destination,
             with_segments=with_segments,
             is_run=is_run,
         )
         types = tuple([x.type for x in computed])
         return Compiled(program, device, destination, types, output_numbers)
+
+    def _lowered(self, computed: list[Node]) -> tuple[list[Node], set[Node] | None]:
+        """What is computed, once no derivative is taken of it any more, and all nodes, if known."""
+        known = {
+            x: x.value
+            for x in self.constants
+            if len(x.shape) == 1 and x.dtype.kind in "iu" and x.type.size >= FEWEST_PAIRS
+        }
+        if not known or self._only_device() != CPU:
+            return computed, self.reached
+        pairs = imported("numba_grad.compiler.passes.pairs_on_grids")
+        found = pairs.pairs_on_grids(computed, known)
+        return (computed, self.reached) if found is computed else (found, None)
 
     def _loaded_once(self) -> Loaded:
         compiled = self.compiled(is_run=True)

@@ -49,6 +49,7 @@ from numba_grad.transforms.vjp import Cotangent, cotangents
 
 Argnums = int | Sequence[int]
 _op, _requires_grad = attrgetter("op"), attrgetter("requires_grad")
+_EXTREMES = {OPS["max"], OPS["min"]}
 
 
 class _Running(threading.local):
@@ -380,6 +381,10 @@ class Differentiation:
                 history = written_parts.with_known_places(history, roots, current.trace)
             history = without_repeated_views(history, roots)
             history = without_repetitions(history, roots, current.trace, LARGEST_VALUE)
+            if is_tracing() and not _EXTREMES.isdisjoint(map(_op, history)):
+                shifts = imported("numba_grad.transforms.shifts_without_effect")
+                cut = shifts.shifts_without_effect(history, roots)
+                history = [x for x in history if x not in cut]
         self.history = (roots, history)
         return history
 
