@@ -354,7 +354,7 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "normalization": lambda: normalization(65_536, 1024),
     "softmax": lambda: softmax(65_536, 1024),
     "products": lambda: products(4096),
-    "small_kernels": lambda: small_kernels(200),
+    "small_kernels": lambda: small_kernels(180),  # of 200 steps a loop is made
     "counted_trips": lambda: counted_trips(1000),
     "conditional_trips": lambda: conditional_trips(1000),
     "ensemble": lambda: ensemble(10_000, 1000),

@@ -122,7 +122,7 @@ def differences(count):
             x = np.diff(x)
         return np.sum(x**2)
 
-    return f, rng.random(400)
+    return f, rng.random(2000)
 
 
 def delay_line(steps):
@@ -184,7 +184,7 @@ PROGRAMS = [
     (heat_by_assignments, 20),
     (heat_by_pads, 20),
     (layers, 20),
-    (differences, 40),
+    (differences, 300),  # so many that loops are looked for
     (delay_line, 30),
     (rolls_of_rolls, 30),
     (elements_of_pieces, 60),
