@@ -241,12 +241,12 @@ class _Compiler:
     # Segments to programs
 
     def instance(self, segment: SegmentGraph) -> Instance:
-        externals: dict[tuple[object, int], int] = {}
+        externals: list[tuple[object, int]] = []
         places: list[tuple[int, int, Type]] = []  # of what comes from outside
         memories: list[object] = []
         for memory, first_byte, offset, type in self.outside_places(segment):
-            number = externals.setdefault((memory, first_byte), len(externals))
-            places.append((number, offset, type))
+            places.append((len(externals), 0, type))
+            externals.append((memory, first_byte + offset * type.dtype.itemsize))
             memories.append(memory)
         writable = self.writable(segment, memories)
         in_assembly = self.graph.places
@@ -278,7 +278,7 @@ class _Compiler:
                     if len(programs) >= _MOST_SEGMENT_PROGRAMS:
                         programs.clear()
                     programs[key] = program
-        instance = Instance(program, list(externals), segment.needed)
+        instance = Instance(program, externals, segment.needed)
         for k, place, until in zip(
             segment.needed, program.outputs, segment.needed_until, strict=True
         ):
