@@ -241,12 +241,26 @@ class _Compiler:
     # Segments to programs
 
     def instance(self, segment: SegmentGraph) -> Instance:
+        """Its program, and what the pointers of that are to: one for each array from outside, and
+        for each place where a view of one begins.
+
+        Where these are is no part of the key: each row of an array of observations is a pointer of
+        its own, and so is each of the small values that other segments have left in blocks. So
+        steps that do the same are one segment, wherever what they read comes from.
+        """
         externals: list[tuple[object, int]] = []
-        places: list[tuple[int, int, Type]] = []  # of what comes from outside
+        numbers: dict[tuple[int, int], int] = {}  # of them, by array and first element
+        places: list[tuple[int, Type]] = []  # of what comes from outside
         memories: list[object] = []
-        for memory, first_byte, offset, type in self.outside_places(segment):
-            places.append((len(externals), 0, type))
-            externals.append((memory, first_byte + offset * type.dtype.itemsize))
+        values = zip(segment.outside.tolist(), segment.arrays, segment.firsts, strict=True)
+        for k, array, first in values:
+            memory, offset, origin = self.places[array]
+            # Devices have been settled: here everything is on the target.
+            type = self.nodes[k].type.on(CPU)
+            number = numbers.setdefault((array, first), len(externals))
+            if number == len(externals):
+                externals.append((memory, (origin + first + offset) * type.dtype.itemsize))
+            places.append((number, type))
             memories.append(memory)
         writable = self.writable(segment, memories)
         in_assembly = self.graph.places
@@ -293,32 +307,6 @@ class _Compiler:
                 self.busy_until[memory] = max(until, self.busy_until.get(memory, 0))
         return instance
 
-    def outside_places(self, segment: SegmentGraph) -> list[tuple[object, int, int, Type]]:
-        """For each value from outside the memory, the byte that a pointer is to, how many elements
-        from there on the value begins, and its type.
-
-        Where a view starts is not part of the key: each row of an array of observations is a
-        pointer of its own, so that the steps that read them are one segment. Neither is where in
-        a block of small values, which several steps may have left together, the values of one step
-        begin.
-        """
-        found: list[tuple[object, int, int, Type]] = []
-        lowest: dict[tuple[object, int], int] = {}
-        for k, array, first in zip(
-            segment.outside.tolist(), segment.arrays, segment.firsts, strict=True
-        ):
-            memory, offset, origin = self.places[array]
-            # Devices have been settled: here everything is on the target.
-            type = self.nodes[k].type.on(CPU)
-            pointer = (memory, (origin + first) * type.dtype.itemsize)
-            lowest[pointer] = min(offset, lowest.get(pointer, offset))
-            found.append((*pointer, offset, type))
-        return [
-            (memory, byte + start * type.dtype.itemsize, offset - start, type)
-            for memory, byte, offset, type in found
-            for start in (lowest[memory, byte],)
-        ]
-
     def writable(self, segment: SegmentGraph, memories: list[object]) -> tuple[int, ...]:
         """Which arrays from outside the segment may write over: nothing in their memory is needed
         afterwards, and the segment has no other name for it."""
@@ -339,7 +327,7 @@ class _Compiler:
     def compile_segment(
         self,
         segment: SegmentGraph,
-        places: Sequence[tuple[int, int, Type]],
+        places: Sequence[tuple[int, Type]],
         has_own_memory: Sequence[bool],
         writable: Sequence[int],
         unsummed: Sequence[int],
@@ -351,14 +339,13 @@ class _Compiler:
             return program_of_control(
                 call,
                 [self.nodes[k].params["number"] for k in segment.needed],
-                [Place(External(places[k][0]), places[k][1]) for k in reads],
+                [Place(External(places[k][0])) for k in reads],
                 has_own_memory,
                 self.target,
             )
-        local = [argument(type) for _, _, type in places]
+        local = [argument(type) for _, type in places]
         argument_places = {
-            node: Place(External(number), offset)
-            for node, (number, offset, _) in zip(local, places, strict=True)
+            node: Place(External(number)) for node, (number, _) in zip(local, places, strict=True)
         }
         may_be_written = [local[number] for number in writable]
         summed = [local[number] for number in writable if number not in unsummed]

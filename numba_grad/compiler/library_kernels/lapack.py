@@ -26,9 +26,9 @@ from numba_grad.runtime.plan import SERIAL, ErrorSite, Tasks
 # A stack is cut into at most so many tasks, of which each has memory of its own, of that together.
 _TASKS = 64
 _BYTES_OF_TASKS = 1 << 30
-# Up to so many matrices, and products for one, a kernel is compiled without LLVM's passes. They took
-# 10 to 100 ms of a first run, for vectors over matrices and rows; inverses of 12 x 12 by loops need
-# them.
+# Up to so many matrices, and products for one, a kernel is compiled without LLVM's passes, which
+# took 10 to 100 ms of a first run for vectors over matrices and rows. Inverses of 12 x 12 by loops
+# need them.
 _FEW_MATRICES = 4
 _FEW_PRODUCTS = 1 << 10
 # Products that are worth a task.
