@@ -202,6 +202,8 @@ class _Compiler:
         segments = segment_graphs(self.graph, is_straight=is_straight)
         for number, result in overwriting.results.items():
             k, key = self.graph.inputs[number], ("input", number)
+            if self.is_written_into_computed(self.graph.outputs[result]):
+                continue
             self.movable.add(self.graph.outputs[result])
             readers = [segment.number for segment in segments if k in segment.arrays]
             self.busy_until[key] = max(readers, default=-1)
@@ -225,6 +227,15 @@ class _Compiler:
                 words = [opened(word) if isinstance(word, Pointer) else word for word in step.words]
                 steps.append(replace(step, words=words, memory=[]))
         return BodySteps(steps, arena_bytes, frozenset(in_place))
+
+    def is_written_into_computed(self, k: int) -> bool:
+        """Whether a value is what assignments leave in an array that is computed by elements: never
+        in the memory of an input."""
+        if not self.graph.facts("overwrites", np.array([k]))[0]:
+            return False
+        while self.graph.facts("overwrites", np.array([k]))[0]:
+            k = self.graph.reads(k)[0]
+        return k not in self.graph.inputs and self.nodes[k].op.family == "elementwise"
 
     def opened(self, instance: Instance, offsets: dict[object, int], word: Pointer) -> Pointer:
         key = self.memory_key(instance, word.memory)
