@@ -35,7 +35,8 @@ class Lengths(NamedTuple):
 # Fusing saves memory traffic of arrays. Of numbers and small arrays it saves the entering of a
 # kernel, some twenty operations: what they are computed by is cut where steps of a loop begin that
 # is no period, as of irregular neighbours, or a step of Newton's method in a step of time. Then
-# most segments are equal, and a few kernels, which caches keep, are compiled for all of them.
+# most segments are equal, and a few kernels, which caches keep, are compiled for all of them. (Not
+# in graphs that would be one segment: of a Kalman filter of 20 kernels it made 31.)
 LENGTHS = Lengths(LONGEST_WHOLE, WINDOW, LONGEST)
 LENGTHS_OF_SMALL = Lengths(whole=300, window=64, longest=LONGEST)
 # Periods shorter than this are taken several to a segment: entering a kernel costs as much as some
@@ -54,12 +55,16 @@ MOST_PERIODS = 12
 FACTORS = (1, 2, 3, 4)
 
 
+def _never(start: int, stop: int) -> bool:
+    return False
+
+
 def cut(
     signatures: Sequence[int] | np.ndarray,
     edges: np.ndarray,
     *,
     is_straight: bool = False,
-    are_small: Callable[[int, int], bool] = lambda start, stop: False,
+    are_small: Callable[[int, int], bool] = _never,
 ) -> list[int]:
     """Positions at which segments start: 0 and cuts; then the number of nodes.
 
@@ -75,6 +80,8 @@ def cut(
     if n <= min(FEWEST_NODES, LONGEST_WHOLE) or (is_straight and n <= LONGEST):
         return [0, n]
     signatures = np.asarray(signatures, np.uint64)
+    if n <= LONGEST_WHOLE:
+        are_small = _never
     result = [0]
     for stretch in _stretches(signatures, edges):
         inside = _cuts_of_stretch(stretch, signatures, edges)
