@@ -20,25 +20,15 @@ import numpy as np
 
 # What does not repeat, up to this size, is one segment.
 LONGEST_WHOLE = 600
-WINDOW = 512  # the longest period
+WINDOW = 512  # of which one place is cut; and the longest period
 LONGEST = 1024
-
-
-class Lengths(NamedTuple):
-    """How long segments of what does not repeat are, in nodes."""
-
-    whole: int  # up to this size, it is one segment
-    window: int  # cuts are half of it from each other, or more
-    longest: int
-
-
 # Fusing saves memory traffic of arrays. Of numbers and small arrays it saves the entering of a
-# kernel, some twenty operations: what they are computed by is cut where steps of a loop begin that
-# is no period, as of irregular neighbours, or a step of Newton's method in a step of time. Then
-# most segments are equal, and a few kernels, which caches keep, are compiled for all of them. (Not
-# in graphs that would be one segment: of a Kalman filter of 20 kernels it made 31.)
-LENGTHS = Lengths(LONGEST_WHOLE, WINDOW, LONGEST)
-LENGTHS_OF_SMALL = Lengths(whole=300, window=64, longest=LONGEST)
+# kernel, some twenty operations: what computes them is cut more often, where steps of a loop begin
+# that has no period, as over irregular neighbours, or a step of Newton's method in a step of time.
+# Then most segments are equal, and a few kernels, which caches keep, are compiled for all of them.
+# (Not in graphs that would be one segment: of a Kalman filter of 20 kernels it made 31.)
+LONGEST_WHOLE_OF_SMALL = 300
+WINDOW_OF_SMALL = 64
 # Periods shorter than this are taken several to a segment: entering a kernel costs as much as some
 # twenty operations. But not too many, since those that are left are taken alone, and a power of
 # two: a backward pass that takes four then always finds its values in two segments of two.
@@ -249,12 +239,12 @@ def _cuts_of_rest(
 ) -> list[int]:
     """Where segments start after the first one of these nodes, none if they are not too many."""
     n = stop - start
-    if n <= LENGTHS_OF_SMALL.whole:
+    longest, window = LONGEST_WHOLE, WINDOW
+    if n > LONGEST_WHOLE_OF_SMALL and are_small(start, stop):
+        longest = min(longest, LONGEST_WHOLE_OF_SMALL)
+        window = min(window, WINDOW_OF_SMALL)
+    if n <= longest:
         return []
-    lengths = LENGTHS_OF_SMALL if are_small(start, stop) else LENGTHS
-    if n <= lengths.whole:
-        return []
-    window = lengths.window
     first, last = np.searchsorted(edges[:, 1], [start, stop])
     inside = edges[first:last] - start
     inside = inside[inside[:, 0] >= 0]
@@ -265,7 +255,7 @@ def _cuts_of_rest(
     lowest = _window_minimum(scores, window // 2)
     starts = np.flatnonzero(scores == lowest)
     starts = _with_forced_cuts(
-        [0, *starts[(starts > 0) & (starts < n)].tolist(), n], scores, lengths
+        [0, *starts[(starts > 0) & (starts < n)].tolist(), n], scores, window
     )
     return [start + k for k in _merge_short_runs(starts, local)[1:-1]]
 
@@ -277,13 +267,12 @@ def _window_minimum(scores: np.ndarray, reach: int) -> np.ndarray:
     return np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1).min(axis=1)
 
 
-def _with_forced_cuts(starts: list[int], scores: np.ndarray, lengths: Lengths) -> np.ndarray:
-    """No segment longer than the longest: cut at its lowest score."""
+def _with_forced_cuts(starts: list[int], scores: np.ndarray, window: int) -> np.ndarray:
+    """No segment longer than LONGEST: cut at its lowest score."""
     result = [0]
     for stop in starts[1:]:
-        while stop - result[-1] > lengths.longest:
-            low = result[-1] + lengths.window // 2
-            high = min(stop, result[-1] + lengths.longest)
+        while stop - result[-1] > LONGEST:
+            low, high = result[-1] + window // 2, min(stop, result[-1] + LONGEST)
             result.append(low + int(np.argmin(scores[low:high])))
         if stop > result[-1]:
             result.append(stop)
