@@ -127,6 +127,9 @@ def _body_of(graph: FlatGraph, overwriting: Overwriting, target: Target) -> Body
     return body
 
 
+# Values from outside of a segment, beyond which those of one block have one pointer: a launch on a
+# GPU has room for 500 words.
+MOST_POINTERS = 256
 _LONG = 1000  # nodes: what takes long about fewer is kernels
 _WHOLE = 1 << 62  # more bytes than any array has
 _making_segments = LocksByKey()
@@ -260,18 +263,23 @@ class _Compiler:
         steps that do the same are one segment, wherever what they read comes from.
         """
         externals: list[tuple[object, int]] = []
-        numbers: dict[tuple[int, int], int] = {}  # of them, by array and first element
-        places: list[tuple[int, Type]] = []  # of what comes from outside
+        numbers: dict[tuple[object, int], int] = {}  # of them, by array and first element
+        places: list[tuple[int, int, Type]] = []  # of what comes from outside
         memories: list[object] = []
+        is_by_block = len(segment.outside) > MOST_POINTERS
         values = zip(segment.outside.tolist(), segment.arrays, segment.firsts, strict=True)
         for k, array, first in values:
             memory, offset, origin = self.places[array]
             # Devices have been settled: here everything is on the target.
             type = self.nodes[k].type.on(CPU)
-            number = numbers.setdefault((array, first), len(externals))
+            start = origin + first
+            value: tuple[object, int] = (memory, start)
+            if not is_by_block:
+                value, start, offset = (array, first), start + offset, 0
+            number = numbers.setdefault(value, len(externals))
             if number == len(externals):
-                externals.append((memory, (origin + first + offset) * type.dtype.itemsize))
-            places.append((number, type))
+                externals.append((memory, start * type.dtype.itemsize))
+            places.append((number, offset, type))
             memories.append(memory)
         writable = self.writable(segment, memories)
         in_assembly = self.graph.places
@@ -338,7 +346,7 @@ class _Compiler:
     def compile_segment(
         self,
         segment: SegmentGraph,
-        places: Sequence[tuple[int, Type]],
+        places: Sequence[tuple[int, int, Type]],
         has_own_memory: Sequence[bool],
         writable: Sequence[int],
         unsummed: Sequence[int],
@@ -350,13 +358,14 @@ class _Compiler:
             return program_of_control(
                 call,
                 [self.nodes[k].params["number"] for k in segment.needed],
-                [Place(External(places[k][0])) for k in reads],
+                [Place(External(places[k][0]), places[k][1]) for k in reads],
                 has_own_memory,
                 self.target,
             )
-        local = [argument(type) for _, type in places]
+        local = [argument(type) for _, _, type in places]
         argument_places = {
-            node: Place(External(number)) for node, (number, _) in zip(local, places, strict=True)
+            node: Place(External(number), offset)
+            for node, (number, offset, _) in zip(local, places, strict=True)
         }
         may_be_written = [local[number] for number in writable]
         summed = [local[number] for number in writable if number not in unsummed]

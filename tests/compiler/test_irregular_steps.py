@@ -112,11 +112,13 @@ def test_steps_of_newtons_method_share_kernels() -> None:
     assert sum(found) < 4_000
 
 
-@pytest.mark.parametrize("window", [64, 512])
+@pytest.mark.parametrize(("window", "pointers"), [(64, 256), (512, 256), (64, 3)])
 def test_gradients_do_not_depend_on_how_they_are_cut(
-    window: int, monkeypatch: pytest.MonkeyPatch
+    window: int, pointers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nor on whether each value from outside has a pointer."""
     monkeypatch.setattr(segments, "WINDOW_OF_SMALL", window)
+    monkeypatch.setattr(pipeline, "MOST_POINTERS", pointers)
     arguments = arguments_of_messages(2, 3)
     for loss, at in ((messages(2, 3, 3), arguments), (implicit(5), (np.array([2.0, 0.1]), 1.5))):
         f = ng.value_and_grad(loss, argnums=(0, 1))
