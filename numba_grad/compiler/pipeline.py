@@ -255,32 +255,8 @@ class _Compiler:
     # Segments to programs
 
     def instance(self, segment: SegmentGraph) -> Instance:
-        """Its program, and what the pointers of that are to: one for each array from outside, and
-        for each place where a view of one begins.
-
-        Where these are is no part of the key: each row of an array of observations is a pointer of
-        its own, and so is each of the small values that other segments have left in blocks. So
-        steps that do the same are one segment, wherever what they read comes from.
-        """
-        externals: list[tuple[object, int]] = []
-        numbers: dict[tuple[object, int], int] = {}  # of them, by array and first element
-        places: list[tuple[int, int, Type]] = []  # of what comes from outside
-        memories: list[object] = []
-        is_by_block = len(segment.outside) > MOST_POINTERS
-        values = zip(segment.outside.tolist(), segment.arrays, segment.firsts, strict=True)
-        for k, array, first in values:
-            memory, offset, origin = self.places[array]
-            # Devices have been settled: here everything is on the target.
-            type = self.nodes[k].type.on(CPU)
-            start = origin + first
-            value: tuple[object, int] = (memory, start)
-            if not is_by_block:
-                value, start, offset = (array, first), start + offset, 0
-            number = numbers.setdefault(value, len(externals))
-            if number == len(externals):
-                externals.append((memory, start * type.dtype.itemsize))
-            places.append((number, offset, type))
-            memories.append(memory)
+        externals, places = self.outside_places(segment)
+        memories = [externals[number][0] for number, *_ in places]
         writable = self.writable(segment, memories)
         in_assembly = self.graph.places
         has_own_memory = tuple(
@@ -325,6 +301,36 @@ class _Compiler:
             if isinstance(place.memory, Output) or memory in self.busy_until:
                 self.busy_until[memory] = max(until, self.busy_until.get(memory, 0))
         return instance
+
+    def outside_places(
+        self, segment: SegmentGraph
+    ) -> tuple[list[tuple[object, int]], list[tuple[int, int, Type]]]:
+        """Of what comes from outside the pointers, each a memory and a byte, and for each value the
+        number of its pointer, the elements from there on, and its type.
+
+        There is one for each array, and for each place where a view of one begins. Where these are
+        is no part of the key: each row of an array of observations is a pointer of its own, and so
+        is each of the small values that other segments have left in blocks. So steps that do the
+        same are one segment, wherever what they read comes from.
+        """
+        externals: list[tuple[object, int]] = []
+        numbers: dict[tuple[object, int], int] = {}
+        places: list[tuple[int, int, Type]] = []
+        is_by_block = len(segment.outside) > MOST_POINTERS
+        values = zip(segment.outside.tolist(), segment.arrays, segment.firsts, strict=True)
+        for k, array, first in values:
+            memory, offset, origin = self.places[array]
+            # Devices have been settled: here everything is on the target.
+            type = self.nodes[k].type.on(CPU)
+            start = origin + first
+            value: tuple[object, int] = (memory, start)
+            if not is_by_block:
+                value, start, offset = (array, first), start + offset, 0
+            number = numbers.setdefault(value, len(externals))
+            if number == len(externals):
+                externals.append((memory, start * type.dtype.itemsize))
+            places.append((number, offset, type))
+        return externals, places
 
     def writable(self, segment: SegmentGraph, memories: list[object]) -> tuple[int, ...]:
         """Which arrays from outside the segment may write over: nothing in their memory is needed
