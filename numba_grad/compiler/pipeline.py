@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +53,7 @@ from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import substitute, value_inputs
-from numba_grad.immutable import immutable
+from numba_grad.immutable import NamedTuple, immutable
 from numba_grad.locks import LocksByKey
 from numba_grad.ops.control import item
 from numba_grad.runtime.plan import ErrorSite, JointOutputs, Plan, PlanBuilder

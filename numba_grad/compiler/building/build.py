@@ -9,7 +9,7 @@ import importlib
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from numba_grad import forks
 from numba_grad.compiler.building import cache, compile_log, job_start, parallel_build
@@ -17,6 +17,7 @@ from numba_grad.config import config
 from numba_grad.errors import KernelError
 from numba_grad.fresh_thread import unbroken
 from numba_grad.graph.collection import old_at_once
+from numba_grad.immutable import NamedTuple
 from numba_grad.locks import Claims, new_lock
 from numba_grad.runtime import loader, special_functions
 

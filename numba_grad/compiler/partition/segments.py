@@ -14,9 +14,10 @@ no position within half a window has a lower score. Nothing far away moves such 
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
+
+from numba_grad.immutable import NamedTuple
 
 # What does not repeat, up to this size, is one segment.
 LONGEST_WHOLE = 600
