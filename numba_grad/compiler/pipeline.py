@@ -127,6 +127,9 @@ def _body_of(graph: FlatGraph, overwriting: Overwriting, target: Target) -> Body
     return body
 
 
+# Values from outside of a segment, beyond which those of one block have one pointer: a launch on a
+# GPU has room for 500 words.
+MOST_POINTERS = 256
 _LONG = 1000  # nodes: what takes long about fewer is kernels
 _WHOLE = 1 << 62  # more bytes than any array has
 _making_segments = LocksByKey()
@@ -202,6 +205,8 @@ class _Compiler:
         segments = segment_graphs(self.graph, is_straight=is_straight)
         for number, result in overwriting.results.items():
             k, key = self.graph.inputs[number], ("input", number)
+            if self.is_written_into_computed(self.graph.outputs[result]):
+                continue
             self.movable.add(self.graph.outputs[result])
             readers = [segment.number for segment in segments if k in segment.arrays]
             self.busy_until[key] = max(readers, default=-1)
@@ -226,6 +231,15 @@ class _Compiler:
                 steps.append(replace(step, words=words, memory=[]))
         return BodySteps(steps, arena_bytes, frozenset(in_place))
 
+    def is_written_into_computed(self, k: int) -> bool:
+        """Whether a value is what assignments leave in an array that is computed by elements: never
+        in the memory of an input."""
+        if not self.graph.facts("overwrites", np.array([k]))[0]:
+            return False
+        while self.graph.facts("overwrites", np.array([k]))[0]:
+            k = self.graph.reads(k)[0]
+        return k not in self.graph.inputs and self.nodes[k].op.family == "elementwise"
+
     def opened(self, instance: Instance, offsets: dict[object, int], word: Pointer) -> Pointer:
         key = self.memory_key(instance, word.memory)
         offset = word.offset + self.first_byte(instance, word.memory)
@@ -241,13 +255,8 @@ class _Compiler:
     # Segments to programs
 
     def instance(self, segment: SegmentGraph) -> Instance:
-        externals: dict[tuple[object, int], int] = {}
-        places: list[tuple[int, int, Type]] = []  # of what comes from outside
-        memories: list[object] = []
-        for memory, first_byte, offset, type in self.outside_places(segment):
-            number = externals.setdefault((memory, first_byte), len(externals))
-            places.append((number, offset, type))
-            memories.append(memory)
+        externals, places = self.outside_places(segment)
+        memories = [externals[number][0] for number, *_ in places]
         writable = self.writable(segment, memories)
         in_assembly = self.graph.places
         has_own_memory = tuple(
@@ -278,7 +287,7 @@ class _Compiler:
                     if len(programs) >= _MOST_SEGMENT_PROGRAMS:
                         programs.clear()
                     programs[key] = program
-        instance = Instance(program, list(externals), segment.needed)
+        instance = Instance(program, externals, segment.needed)
         for k, place, until in zip(
             segment.needed, program.outputs, segment.needed_until, strict=True
         ):
@@ -293,31 +302,35 @@ class _Compiler:
                 self.busy_until[memory] = max(until, self.busy_until.get(memory, 0))
         return instance
 
-    def outside_places(self, segment: SegmentGraph) -> list[tuple[object, int, int, Type]]:
-        """For each value from outside the memory, the byte that a pointer is to, how many elements
-        from there on the value begins, and its type.
+    def outside_places(
+        self, segment: SegmentGraph
+    ) -> tuple[list[tuple[object, int]], list[tuple[int, int, Type]]]:
+        """Of what comes from outside the pointers, each a memory and a byte, and for each value the
+        number of its pointer, the elements from there on, and its type.
 
-        Where a view starts is not part of the key: each row of an array of observations is a
-        pointer of its own, so that the steps that read them are one segment. Neither is where in
-        a block of small values, which several steps may have left together, the values of one step
-        begin.
+        There is one for each array, and for each place where a view of one begins. Where these are
+        is no part of the key: each row of an array of observations is a pointer of its own, and so
+        is each of the small values that other segments have left in blocks. So steps that do the
+        same are one segment, wherever what they read comes from.
         """
-        found: list[tuple[object, int, int, Type]] = []
-        lowest: dict[tuple[object, int], int] = {}
-        for k, array, first in zip(
-            segment.outside.tolist(), segment.arrays, segment.firsts, strict=True
-        ):
+        externals: list[tuple[object, int]] = []
+        numbers: dict[tuple[object, int], int] = {}
+        places: list[tuple[int, int, Type]] = []
+        is_by_block = len(segment.outside) > MOST_POINTERS
+        values = zip(segment.outside.tolist(), segment.arrays, segment.firsts, strict=True)
+        for k, array, first in values:
             memory, offset, origin = self.places[array]
             # Devices have been settled: here everything is on the target.
             type = self.nodes[k].type.on(CPU)
-            pointer = (memory, (origin + first) * type.dtype.itemsize)
-            lowest[pointer] = min(offset, lowest.get(pointer, offset))
-            found.append((*pointer, offset, type))
-        return [
-            (memory, byte + start * type.dtype.itemsize, offset - start, type)
-            for memory, byte, offset, type in found
-            for start in (lowest[memory, byte],)
-        ]
+            start = origin + first
+            value: tuple[object, int] = (memory, start)
+            if not is_by_block:
+                value, start, offset = (array, first), start + offset, 0
+            number = numbers.setdefault(value, len(externals))
+            if number == len(externals):
+                externals.append((memory, start * type.dtype.itemsize))
+            places.append((number, offset, type))
+        return externals, places
 
     def writable(self, segment: SegmentGraph, memories: list[object]) -> tuple[int, ...]:
         """Which arrays from outside the segment may write over: nothing in their memory is needed

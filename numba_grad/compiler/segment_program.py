@@ -113,10 +113,11 @@ def _with_copies(
 
 
 COMPUTING = ("elementwise", "reduction")
-# Lines of a kernel without loops, at most: to compile each takes 0.15 ms. Where one is longer,
+# Lines of a kernel without loops, at most, but for those of its arguments, which are as many as
+# values come from outside: to compile each takes 0.15 ms. Where one is longer,
 # small arrays are not written out, if that does not take more steps, which sums of few numbers
 # may: entering a kernel takes as long as twenty operations.
-LINES_OF_KERNEL = 320
+LINES_OF_KERNEL = 300
 MORE_STEPS = 1 / 16
 
 
@@ -230,7 +231,7 @@ class _SegmentBuilder:
         """Lines of the longest kernel without loops."""
         return max(
             (
-                step.source.count("\n")
+                step.source.count("\n") - len(kernel.words)
                 for step, kernel in self.steps
                 if kernel is not None and not kernel.axes
             ),

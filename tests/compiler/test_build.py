@@ -377,7 +377,7 @@ def test_kernels_of_plain_loops_share_an_object(tmp_path):
 
 
 def test_a_module_of_plain_kernels_is_not_too_long():
-    requests = [build.KernelRequest(doubled(k) + "#" * 3000) for k in range(46, 51)]
+    requests = [build.KernelRequest(doubled(k) + "#" * 6000) for k in range(46, 51)]
     assert [len(batch) for batch in build._batches(requests)] == [1] * 5
     requests = [build.KernelRequest(doubled(k)) for k in range(46, 51)]
     assert [len(batch) for batch in build._batches(requests)] == [5]

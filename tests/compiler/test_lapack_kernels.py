@@ -283,3 +283,35 @@ def has_word(call: LibraryCall, *, at_least: int) -> bool:
     word = call.steps[0].words[int(position)]
     assert isinstance(word, int)
     return word >= at_least
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("n", [1, 2])
+def test_cofactors_of_two_rows_are_elements(n: int, dtype: np.dtype) -> None:
+    """So nothing overflows, and no kernel with singular values is compiled for them."""
+    a = np.full((3, n, n), np.finfo(dtype).max, dtype)
+    a[:, 0, 0] = 2
+    call = kernels.cofactor_call(dtype, n, 3)
+    expected = (
+        np.ones_like(a)
+        if n == 1
+        else np.stack([[[x[1, 1], -x[1, 0]], [-x[0, 1], x[0, 0]]] for x in a])
+    )
+    np.testing.assert_array_equal(run(call, [a], a.shape, dtype), expected)
+    assert call.scratch_bytes == 0
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("n", [2, 4, 6])
+def test_one_system_has_the_bits_of_a_stack(n: int, dtype: np.dtype) -> None:
+    """Of a few matrices kernels are compiled without LLVM's passes."""
+    random = np.random.default_rng(n)
+    a = random.normal(size=(20, n, n)).astype(dtype)
+    b = random.normal(size=(20, n, 1)).astype(dtype)
+    many = kernels.solve_call(dtype, n, 1, (20,), (20,))
+    one = kernels.solve_call(dtype, n, 1, (), ())
+    assert "few_points()" in one.steps[0].source
+    assert "few_points()" not in many.steps[0].source
+    together = run(many, [a, b], b.shape, dtype)
+    for k in range(20):
+        np.testing.assert_array_equal(run(one, [a[k], b[k]], (n, 1), dtype), together[k])

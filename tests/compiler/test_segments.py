@@ -92,17 +92,22 @@ def graphs(draw):
 
 
 @settings(max_examples=40)
-@given(graphs())
-def test_cuts_are_a_partition_into_bounded_pieces(graph):
+@given(graphs(), st.booleans())
+def test_cuts_are_a_partition_into_bounded_pieces(graph, is_small):
     signatures, edges = graph
-    starts = cut(signatures, edges)
+    starts = cut(signatures, edges, are_small=lambda start, stop: is_small)
     assert starts[0] == 0
     assert starts[-1] == len(signatures)
     if signatures:
         lengths = np.diff(starts)
         assert lengths.min() > 0
         assert lengths.max() <= max(LONGEST, LONGEST_WHOLE)
-    assert cut(signatures, edges) == starts
+    assert cut(signatures, edges, are_small=lambda start, stop: is_small) == starts
+
+
+def test_a_short_graph_of_numbers_is_one_segment():
+    signatures, edges = periodic(list(range(LONGEST_WHOLE)), 1, 3)
+    assert cut(signatures, edges, are_small=lambda start, stop: True) == [0, LONGEST_WHOLE]
 
 
 @settings(max_examples=30)

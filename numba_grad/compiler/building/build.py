@@ -187,7 +187,7 @@ def _load(codes: dict[str, bytes]) -> None:
 # A module of its own takes a kernel another 2 ms: so those without passes share one. More of them
 # would be more than one thread can have a part of, and a module cannot be broken off.
 _MOST_TOGETHER = 24
-_MOST_CHARACTERS_TOGETHER = 5000  # of kernels that are vector code as written, which take longer
+_MOST_CHARACTERS_TOGETHER = 10000  # of kernels that are vector code as written, which take longer
 _FEWEST_MODULES = 16  # that threads share: in longer modules, functions are compiled less often
 
 

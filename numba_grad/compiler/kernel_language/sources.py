@@ -44,12 +44,15 @@ class Source:
     @property
     def is_plain(self) -> bool:
         """Whether it needs no pass of LLVM's but that variables go into registers: where there are
-        no loops, and no vectors to look for, our values are each computed once already."""
-        if self.parts or ast.While in self.uses.kinds:
+        no loops, and no vectors to look for, our values are each computed once already. Where a
+        loop has few points, no pass is worth its time."""
+        if self.parts:
             return False
-        if not self.vector_loops or self.plain_element is not None:
+        if "few_points" in self.uses.early:
             return True
-        return "few_points" in self.uses.early
+        if ast.While in self.uses.kinds:
+            return False
+        return not self.vector_loops or self.plain_element is not None
 
     @functools.cached_property
     def vector_loops(self) -> dict[ast.For, PlainLoop]:

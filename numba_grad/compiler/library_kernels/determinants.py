@@ -181,12 +181,17 @@ while scale < 0:
 def cofactor_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """The derivative of the determinant by each element, exact also for singular matrices.
 
-    Of small matrices, unless products could overflow on the way, as the polynomials that they are.
-    By the inverse, where no pivot is lost in rounding; else by singular values: with a = U S V^H it
-    is det(U) det(V^H) conj(U) S' V^T, where S' holds the products of all other singular values.
-    Input: a. One output.
+    Of small matrices, unless products could overflow on the way, as the polynomials that they are,
+    which of two rows are elements, so that nothing else need be compiled. By the inverse, where no
+    pivot is lost in rounding; else by singular values: with a = U S V^H it is det(U) det(V^H)
+    conj(U) S' V^T, where S' holds the products of all other singular values. Input: a. One output.
     """
     name, real = dtype.name, real_name(dtype)
+    operands = {"a": (Memory("input"), name), "out": (Memory("output"), name)}
+    if 0 < n <= 2:
+        return stack_call(
+            count=count, products=n, operands=operands, body=_cofactors_written_out(dtype, n)
+        )
     is_complex = dtype.kind == "c"
     work_size = 5 * n * n + (8 + 2 * BLOCK) * n
     rooms = {
@@ -263,7 +268,7 @@ else:
     return stack_call(
         count=count if n else 0,
         products=3 * n**3,
-        operands={"a": (Memory("input"), name), "out": (Memory("output"), name)},
+        operands=operands,
         words={
             **_words(dtype, n),
             "getri": lapack(dtype, "getri"),
@@ -275,6 +280,14 @@ else:
         sites={"diverged": ErrorSite("singular values", "derivative of det")},
         body=_small_cofactors(dtype, n, body) if is_small(n) else body,
     )
+
+
+def _cofactors_written_out(dtype: np.dtype, n: int) -> str:
+    return f"""\
+start = matrix * {n * n}
+{loaded("m", n, n, "a", "start", dtype=wide_name(dtype))}
+{cofactors("m", n, "c")}
+{stored("c", n, n, "out", "start")}"""
 
 
 def _small_cofactors(dtype: np.dtype, n: int, otherwise: str) -> str:

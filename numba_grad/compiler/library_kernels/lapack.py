@@ -26,6 +26,11 @@ from numba_grad.runtime.plan import SERIAL, ErrorSite, Tasks
 # A stack is cut into at most so many tasks, of which each has memory of its own, of that together.
 _TASKS = 64
 _BYTES_OF_TASKS = 1 << 30
+# Up to so many matrices, and products for one, a kernel is compiled without LLVM's passes, which
+# took 10 to 100 ms of a first run for vectors over matrices and rows. Inverses of 12 x 12 by loops
+# need them.
+_FEW_MATRICES = 4
+_FEW_PRODUCTS = 1 << 10
 # Products that are worth a task.
 _PRODUCTS_OF_TASK = 1 << 15
 # LAPACK works in blocks of at most so many columns, if it is given room for them.
@@ -116,7 +121,8 @@ def stack_call(
     tasks = -(-count // block)
     values.update({"scratch": Memory("scratch"), "room": room, "block": block, "count": count})
     values.update({"errors": Errors(), **sites})
-    source = _source(values, operands, rooms, body, tuple(sites))
+    is_little = count <= _FEW_MATRICES and products <= _FEW_PRODUCTS
+    source = _source(values, operands, rooms, body, tuple(sites), is_little=is_little)
     step = LibraryStep(source, (*values.values(), *tail), Tasks(tasks, 1 if tasks > 1 else SERIAL))
     return LibraryCall((step,), max(1, tasks) * room)
 
@@ -127,8 +133,11 @@ def _source(
     rooms: Mapping[str, tuple[int, str]],
     body: str,
     sites: tuple[str, ...],
+    *,
+    is_little: bool,
 ) -> str:
     lines = ["def kernel(args, lo, hi):", "    words = pointer(args, int64)"]
+    lines += ["    few_points()"] if is_little else []
     for position, (name, value) in enumerate(values.items()):
         if name in operands:
             lines.append(f"    {name}_at = words[{position}]")

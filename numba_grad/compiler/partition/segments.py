@@ -13,7 +13,7 @@ no position within half a window has a lower score. Nothing far away moves such 
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -21,8 +21,15 @@ from numba_grad.immutable import NamedTuple
 
 # What does not repeat, up to this size, is one segment.
 LONGEST_WHOLE = 600
-WINDOW = 512
+WINDOW = 512  # of which one place is cut; and the longest period
 LONGEST = 1024
+# Fusing saves memory traffic of arrays. Of numbers and small arrays it saves the entering of a
+# kernel, some twenty operations: what computes them is cut more often, where steps of a loop begin
+# that has no period, as over irregular neighbours, or a step of Newton's method in a step of time.
+# Then most segments are equal, and a few kernels, which caches keep, are compiled for all of them.
+# (Not in graphs that would be one segment: of a Kalman filter of 20 kernels it made 31.)
+LONGEST_WHOLE_OF_SMALL = 300
+WINDOW_OF_SMALL = 64
 # Periods shorter than this are taken several to a segment: entering a kernel costs as much as some
 # twenty operations. But not too many, since those that are left are taken alone, and a power of
 # two: a backward pass that takes four then always finds its values in two segments of two.
@@ -39,8 +46,16 @@ MOST_PERIODS = 12
 FACTORS = (1, 2, 3, 4)
 
 
+def _never(start: int, stop: int) -> bool:
+    return False
+
+
 def cut(
-    signatures: Sequence[int] | np.ndarray, edges: np.ndarray, *, is_straight: bool = False
+    signatures: Sequence[int] | np.ndarray,
+    edges: np.ndarray,
+    *,
+    is_straight: bool = False,
+    are_small: Callable[[int, int], bool] = _never,
 ) -> list[int]:
     """Positions at which segments start: 0 and cuts; then the number of nodes.
 
@@ -50,17 +65,20 @@ def cut(
         same in every process
     edges : int64 (m, 2), pairs of positions (source, user), sorted by user
     is_straight : whether it may be straight-line code, of a step of a loop: such code is not cut
+    are_small : whether the nodes from one position to another have few elements each
     """
     n = len(signatures)
     if n <= min(FEWEST_NODES, LONGEST_WHOLE) or (is_straight and n <= LONGEST):
         return [0, n]
     signatures = np.asarray(signatures, np.uint64)
+    if n <= LONGEST_WHOLE:
+        are_small = _never
     result = [0]
     for stretch in _stretches(signatures, edges):
         inside = _cuts_of_stretch(stretch, signatures, edges)
-        result += _cuts_of_rest(result[-1], inside[0], signatures, edges)
+        result += _cuts_of_rest(result[-1], inside[0], signatures, edges, are_small)
         result += inside
-    result += _cuts_of_rest(result[-1], n, signatures, edges)
+    result += _cuts_of_rest(result[-1], n, signatures, edges, are_small)
     return [*dict.fromkeys([*result, n])]
 
 
@@ -213,21 +231,33 @@ def _goes_back(stretch: Stretch, edges: np.ndarray) -> bool:
 # What does not repeat
 
 
-def _cuts_of_rest(start: int, stop: int, signatures: np.ndarray, edges: np.ndarray) -> list[int]:
+def _cuts_of_rest(
+    start: int,
+    stop: int,
+    signatures: np.ndarray,
+    edges: np.ndarray,
+    are_small: Callable[[int, int], bool],
+) -> list[int]:
     """Where segments start after the first one of these nodes, none if they are not too many."""
     n = stop - start
-    if n <= LONGEST_WHOLE:
+    longest, window = LONGEST_WHOLE, WINDOW
+    if n > LONGEST_WHOLE_OF_SMALL and are_small(start, stop):
+        longest = min(longest, LONGEST_WHOLE_OF_SMALL)
+        window = min(window, WINDOW_OF_SMALL)
+    if n <= longest:
         return []
     first, last = np.searchsorted(edges[:, 1], [start, stop])
     inside = edges[first:last] - start
     inside = inside[inside[:, 0] >= 0]
-    local = _with_neighbours(_hashes(signatures[start:stop], inside, WINDOW))
+    local = _with_neighbours(_hashes(signatures[start:stop], inside, window))
     # Ties by hash, which the low bits hold.
-    crossing = _crossing(n, inside, WINDOW)[0].astype(np.uint64)
+    crossing = _crossing(n, inside, window)[0].astype(np.uint64)
     scores = (crossing << np.uint64(40)) | (_mix(local) >> np.uint64(24))
-    lowest = _window_minimum(scores, WINDOW // 2)
+    lowest = _window_minimum(scores, window // 2)
     starts = np.flatnonzero(scores == lowest)
-    starts = _with_forced_cuts([0, *starts[(starts > 0) & (starts < n)].tolist(), n], scores)
+    starts = _with_forced_cuts(
+        [0, *starts[(starts > 0) & (starts < n)].tolist(), n], scores, window
+    )
     return [start + k for k in _merge_short_runs(starts, local)[1:-1]]
 
 
@@ -238,12 +268,12 @@ def _window_minimum(scores: np.ndarray, reach: int) -> np.ndarray:
     return np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1).min(axis=1)
 
 
-def _with_forced_cuts(starts: list[int], scores: np.ndarray) -> np.ndarray:
+def _with_forced_cuts(starts: list[int], scores: np.ndarray, window: int) -> np.ndarray:
     """No segment longer than LONGEST: cut at its lowest score."""
     result = [0]
     for stop in starts[1:]:
         while stop - result[-1] > LONGEST:
-            low, high = result[-1] + WINDOW // 2, min(stop, result[-1] + LONGEST)
+            low, high = result[-1] + window // 2, min(stop, result[-1] + LONGEST)
             result.append(low + int(np.argmin(scores[low:high])))
         if stop > result[-1]:
             result.append(stop)
