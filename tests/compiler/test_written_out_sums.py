@@ -249,3 +249,18 @@ def test_products_of_points_that_are_added_to_another_product_are_calls():
     added = ng.jit(lambda x, w, h, u: x @ w + h @ u)
     assert len(calls_of_products(added, x, w, h, u)) == 2
     np.testing.assert_allclose(added(x, w, h, u), x @ w + h @ u)
+
+
+def test_points_that_were_computed_before():
+    """A transpose or a sum whose value is there is an input, which reads nothing."""
+    x, turn = random.normal(size=(3, 200)), random.normal(size=(3, 3))
+    with ng.configure(engine="fused"):
+        points, matrix = ng.tensor(x, requires_grad=True), ng.tensor(turn, requires_grad=True)
+        rows, moved = points.T, points.T + 1.0
+        assert float(rows.sum()) and float(moved.sum())  # computed here
+        (((rows @ matrix) ** 2).sum() + ((moved @ matrix) ** 3).sum()).backward()
+    of_rows, of_moved = 2 * (x.T @ turn), 3 * ((x.T + 1) @ turn) ** 2
+    expected = x @ of_rows + (x + 1) @ of_moved
+    np.testing.assert_allclose(matrix.grad, expected, rtol=1e-11)
+    expected = (of_rows + of_moved) @ turn.T
+    np.testing.assert_allclose(points.grad, expected.T, rtol=1e-11)

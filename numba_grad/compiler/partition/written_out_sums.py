@@ -33,14 +33,13 @@ MOST_OF_STACK = 1 << 10
 
 def with_sums_written_out(graph: FlatGraph) -> FlatGraph:
     """The graph with such operations as elementwise ones and sums."""
-    chosen = [k for k, node in enumerate(graph.nodes) if node.op.name in _CHOICES]
-    given = {*graph.inputs}
+    given = {*graph.inputs}  # of which some were computed before, by any operation
+    computed = [k for k in range(len(graph.nodes)) if k not in given]
+    chosen = [k for k in computed if graph.nodes[k].op.name in _CHOICES]
     forms: dict[object, tuple[list[Node], Node] | None] = {}
     found: dict[int, tuple[list[Node], Node]] = {}
     is_cut_anyway = False  # by products that stay
     for k in chosen:
-        if k in given:
-            continue
         node, types = graph.nodes[k], [graph.nodes[x].type for x in graph.reads(k)]
         key = (int(graph.signatures[k]), *types)
         if key not in forms:
@@ -52,7 +51,8 @@ def with_sums_written_out(graph: FlatGraph) -> FlatGraph:
             found[k] = form
         elif node.op.name == "matmul":
             is_cut_anyway = True
-    for k in _added_to_products(graph, chosen, found):
+    additions = [k for k in computed if graph.nodes[k].op.name == "add"]
+    for k in _added_to_products(graph, additions, {*chosen}.difference(found), found):
         del found[k]
     found.update(_derivatives_of_points(graph, chosen, found))
     if is_cut_anyway:
@@ -61,14 +61,14 @@ def with_sums_written_out(graph: FlatGraph) -> FlatGraph:
     return _written_out(graph, found) if found else graph
 
 
-def _added_to_products(graph: FlatGraph, chosen: Sequence[int], found: Collection[int]) -> set[int]:
+def _added_to_products(
+    graph: FlatGraph, additions: Sequence[int], staying: Collection[int], found: Collection[int]
+) -> set[int]:
     """Products of points that are added to a product that stays: the library does that."""
-    staying = {*chosen}.difference(found)
     result: set[int] = set()
-    for k, node in enumerate(graph.nodes):
-        if node.op.name == "add":
-            x, y = graph.reads(k)
-            result |= {z for z, other in ((x, y), (y, x)) if other in staying and z in found}
+    for k in additions:
+        x, y = graph.reads(k)
+        result |= {z for z, other in ((x, y), (y, x)) if other in staying and z in found}
     return {k for k in result if _is_product_of_points(graph, k)}
 
 
@@ -97,7 +97,10 @@ def _derivatives_of_points(
 def _turned(graph: FlatGraph, k: int) -> int:
     """What `k` is a transpose of, conjugate or not, or `k`."""
     while graph.nodes[k].op.name in ("transpose", "conjugate"):
-        [k] = graph.reads(k)
+        reads = graph.reads(k)
+        if not len(reads):  # computed before
+            return k
+        [k] = reads
     return k
 
 
