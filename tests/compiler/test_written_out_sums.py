@@ -257,7 +257,7 @@ def test_points_that_were_computed_before():
     with ng.configure(engine="fused"):
         points, matrix = ng.tensor(x, requires_grad=True), ng.tensor(turn, requires_grad=True)
         rows, moved = points.T, points.T + 1.0
-        assert float(rows.sum()) and float(moved.sum())  # computed here
+        assert rows.sum().item() and moved.sum().item()  # computed here
         (((rows @ matrix) ** 2).sum() + ((moved @ matrix) ** 3).sum()).backward()
     of_rows, of_moved = 2 * (x.T @ turn), 3 * ((x.T + 1) @ turn) ** 2
     expected = x @ of_rows + (x + 1) @ of_moved
