@@ -63,8 +63,10 @@ def without_repetitions(
     Of arrays of more than `smallest` elements, no larger than what they are made of: others are
     as well computed where they are read. As `without_repeated_views` in all else.
     """
-    if not any(x.op.family in _FAMILIES and x.type.size > smallest for x in order):
-        return list(order)  # as of long loops of few numbers, at a tenth of what looking costs
+    # At a tenth of what looking costs: long loops of few numbers have no two large arrays alike.
+    large = [x for x in order if x.op.family in _FAMILIES and x.type.size > smallest]
+    if len({(x.op, x.type) for x in large}) == len(large):
+        return list(order)
     first: dict[Hashable, Node] = {}
     same: dict[Node, Hashable] = {}  # what has the value of each node that is not the first
     instead: dict[Node, Node] = {}
