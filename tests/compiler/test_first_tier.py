@@ -332,6 +332,16 @@ def test_another_program_of_the_same_operations_compiles_nothing():
     assert build.statistics().compilations == before
 
 
+@pytest.mark.parametrize("function", [np.linalg.inv, np.linalg.cholesky, np.linalg.det])
+def test_kernels_of_linear_algebra_are_the_same_for_few_products(function):
+    """Of a fused graph those of few products are others, compiled without LLVM's passes."""
+
+    def sources(n: int) -> set[str]:
+        return set(plans.lowered(flatten([function(ng.tensor(np.eye(n) + 0.1))._node])).kernels)
+
+    assert sources(6) == sources(14)
+
+
 BITS = """
 import numpy as np, numba_grad as ng
 x = np.random.default_rng(0).normal(size=(7, 5))

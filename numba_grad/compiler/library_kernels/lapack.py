@@ -21,6 +21,7 @@ from numba_grad.compiler.library_kernels.calls import (
     Symbol,
 )
 from numba_grad.compiler.library_kernels.matrix_stacks import steps_of_stack, words_of_stack
+from numba_grad.compiler.loop_nests.iteration_spaces import sizes_count
 from numba_grad.runtime.plan import SERIAL, ErrorSite, Tasks
 
 # A stack is cut into at most so many tasks, of which each has memory of its own, of that together.
@@ -121,7 +122,7 @@ def stack_call(
     tasks = -(-count // block)
     values.update({"scratch": Memory("scratch"), "room": room, "block": block, "count": count})
     values.update({"errors": Errors(), **sites})
-    is_little = count <= _FEW_MATRICES and products <= _FEW_PRODUCTS
+    is_little = sizes_count() and count <= _FEW_MATRICES and products <= _FEW_PRODUCTS
     source = _source(values, operands, rooms, body, tuple(sites), is_little=is_little)
     step = LibraryStep(source, (*values.values(), *tail), Tasks(tasks, 1 if tasks > 1 else SERIAL))
     return LibraryCall((step,), max(1, tasks) * room)

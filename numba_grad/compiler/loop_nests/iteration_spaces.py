@@ -52,6 +52,11 @@ def unroll_extent() -> int:
     return config.unroll_extent if _current.extent is None else _current.extent
 
 
+def sizes_count() -> bool:
+    """Whether the text of a kernel may depend on how large arrays are."""
+    return _current.extent != 0
+
+
 @contextmanager
 def all_axes_as_loops() -> Iterator[None]:
     """Within, no axis is unrolled: kernels are the same for arrays of any size."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from numba_grad.compiler.loop_nests.iteration_spaces import Index
+from numba_grad.compiler.loop_nests.iteration_spaces import Index, sizes_count
 from numba_grad.compiler.scalar_expressions import Term
 from numba_grad.immutable import NamedTuple, immutable
 
@@ -190,7 +190,7 @@ class LoopNest:
     @property
     def has_few_points(self) -> bool:
         """Whether vector code is hardly run, if it is run at all."""
-        if not self.axes:
+        if not self.axes or not sizes_count():
             return False
         points = math.prod(axis.extent for axis in self.axes)
         is_of_short_rows = self.axes[-1].extent < SHORT_ROW and points <= MOST_IN_SHORT_ROWS
