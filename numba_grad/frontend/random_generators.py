@@ -11,12 +11,14 @@ may be a tensor, and gets a gradient.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from numba_grad.autograd.tensor_class import is_tensor
+from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.functions.creation import asarray, tensor
 from numba_grad.frontend.functions.elementwise import exp
 from numba_grad.frontend.functions.indexing import take
@@ -87,6 +89,7 @@ def _moved_and_stretched(
     values = [asarray(given[name]) for name, _ in parameters]
     size = given.get("size")
     shape = broadcast_shapes(*[x.shape for x in values]) if size is None else size
+    _check_parameters(numpys.__name__, given, values, shape)
     standard = asarray(numpys(size=shape))
     if numpys.__name__ == "uniform":
         low, high = values
@@ -96,6 +99,39 @@ def _moved_and_stretched(
         return exp(mean + sigma * asarray(np.log(standard.numpy())))
     stretched = values[-1] * standard
     return values[0] + stretched if len(values) > 1 else stretched
+
+
+def _check_parameters(
+    name: str, given: Mapping[str, Any], values: Sequence["Tensor"], size: int | tuple[int, ...]
+) -> None:
+    """As NumPy does, before anything is drawn. Of a scale that is not computed yet nobody knows
+    whether it is negative."""
+    try:
+        shape = (operator.index(size),)  # type: ignore[arg-type]
+    except TypeError:
+        shape = tuple(map(operator.index, size))  # type: ignore[arg-type]
+    shapes = [x.shape for x in values]
+    if broadcast_shapes(shape, *shapes) != shape:
+        raise ShapeError(
+            explain(
+                f"random.{name}",
+                "parameters have more elements than are drawn",
+                got={"parameters": shapes, "size": size},
+                expected="parameters that broadcast to `size`",
+                fix="size=None, for one draw of each",
+            )
+        )
+    scale = values[-1]._node.value
+    is_scale, is_known = {"scale", "sigma"} & given.keys(), isinstance(scale, np.ndarray)
+    if is_scale and is_known and np.any(np.signbit(scale)):
+        raise ValueError(
+            explain(
+                f"random.{name}",
+                "a scale is negative",
+                got={"least": float(np.min(scale))},
+                expected="scale >= 0",
+            )
+        )
 
 
 # Elements of a tensor

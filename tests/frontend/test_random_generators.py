@@ -221,3 +221,16 @@ def test_jitted_functions_draw_other_numbers_at_each_call():
         jitted = ng.jit(f)
         results = [jitted(1.0) for _ in range(3)]
         assert len({tuple(x.tolist()) for x in results}) == 3
+
+
+@pytest.mark.parametrize("name", ["normal", "laplace", "lognormal"])
+def test_parameters_that_numpy_refuses(name):
+    draw = getattr(ng.numpy.random.default_rng(0), name)
+    x = ng.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    for scale in (-1.0, ng.tensor([1.0, -1.0, 2.0])):
+        with pytest.raises(ValueError, match="a scale is negative"):
+            draw(x, scale)
+    for size in (2, 1, (1,), (3, 2)):
+        with pytest.raises(ValueError, match="broadcast"):
+            draw(x, 1.0, size=size)
+    assert draw(x, 1.0, size=(2, 3)).shape == (2, 3)
