@@ -111,6 +111,13 @@ class _Choice:
         self.stored = frozenset(stored)
         order = toposort(of_derivative, stop=lambda x: x in self.available)
         self.order = order
+        # What only the derivative reads of the loops and calls among these: the states of all steps
+        # of a loop. It spares all that these do only if none of it is computed again.
+        self.histories: dict[Node, list[Node]] = {}
+        for node in order:
+            if node not in self.own and _is_result_of(node, self.own):
+                self.histories.setdefault(node.inputs[0], []).append(node)
+        self.own.update([x for history in self.histories.values() for x in history])
         self.readers: dict[Node, set[Node]] = {}
         for node in order:
             for x in node.inputs:
@@ -121,7 +128,17 @@ class _Choice:
         found: dict[Node, None] = {}  # of what is stored
         there = set(self.available)  # or computed again for something else
         for node in _read(self.own, self.of_derivative, there):
-            if node in there or isinstance(node.type, TupleType) or not node.requires_grad:
+            if node in there or isinstance(node.type, TupleType):
+                continue
+            history = self.histories.get(node.inputs[0], ())
+            if node in history:
+                nbytes = sum(x.type.nbytes for x in history)
+                if nbytes <= room:
+                    room -= nbytes
+                    kept.update(dict.fromkeys(history))
+                    there.update(history)
+                continue
+            if not node.requires_grad:
                 continue
             if is_communicated(node):
                 # In any case: there may be less room on another rank, and both have to communicate.
@@ -224,6 +241,10 @@ def _read(
     order = toposort(of_derivative, stop=lambda node: node in there)
     read = {x for node in order if node not in own for x in node.inputs if x in own}
     return [x for x in order if x in own and (x in read or _is_costly(x) or is_communicated(x))]
+
+
+def _is_result_of(node: Node, calls: Collection[Node]) -> bool:
+    return node.op.name == "item" and node.inputs[0].op.family == "call" and node.inputs[0] in calls
 
 
 def _is_costly(node: Node) -> bool:

@@ -8,6 +8,7 @@ from numba_grad.graph.node import OPS, argument, grad_mode
 from numba_grad.graph.types import array_type
 from numba_grad.ops.families import literal
 from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.loops import loop
 
 FLOAT = np.dtype(np.float64)
 RANDOM = np.random.default_rng(3)
@@ -54,6 +55,20 @@ def test_the_sum_of_two_products_is_kept_rather_than_both():
         return mul(sin(z), exp(z))
 
     assert kept_of(f, *[LARGE] * 4) == ["add"]
+
+
+def test_states_of_a_loop_are_kept_where_there_is_room_for_all_of_them():
+    step = target_of(lambda x, w: tanh(matmul(x, w)), (4, 20), SQUARE)
+
+    def f(x, w):
+        return loop(step, [x], [], [w], 30)[0][0]
+
+    # Of each step what was carried, and what it keeps itself.
+    assert kept_of(f, (4, 20), SQUARE, carried=1) == ["item", "item"]
+    nbytes = 2 * 30 * 4 * 20 * 8
+    assert kept_of(f, (4, 20), SQUARE, carried=1, nbytes=nbytes // 4) == ["item", "item"]
+    # One of them spares nothing.
+    assert kept_of(f, (4, 20), SQUARE, carried=1, nbytes=nbytes // 4 - 8) == []
 
 
 def test_no_more_is_kept_than_there_is_room_for():

@@ -169,6 +169,8 @@ class _InMemory:
     def finish(self, numbers: Iterable[int]) -> None:
         for k in numbers:
             self.writer.finish(k, after(self.reads[k], self.length), self.types[k])
+            if k in self.entries:
+                self.writer.finish_rows(self.entries[k], self.types[k], self.length)
 
     # Steps
 

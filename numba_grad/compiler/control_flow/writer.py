@@ -385,6 +385,13 @@ class Writer:
         else:
             self.placed[number] = Place(final.memory, final.offset // type.dtype.itemsize)
 
+    def finish_rows(self, number: int, type: Type, length: int) -> None:
+        """Copy rows that have been placed in other memory, if they must be an array of their own."""
+        if self.is_own(number):
+            place, rows = self.placed[number], type.of_shape((length, *type.shape))
+            source = Pointer(place.memory, place.offset * type.dtype.itemsize)
+            self.copy(source, self.output(number), rows)
+
     def rows_of(self, number: int, type: Type, length: int, reverse: bool) -> "Moving":
         """The rows of a result; of one that nobody needs, memory for one."""
         if self.is_needed(number):
