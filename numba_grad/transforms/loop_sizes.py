@@ -2,7 +2,12 @@
 
 # Of a loop in a compiled function: fewer are better written out.
 FEWEST_STEPS = 12
+# Where a step is a loop for the most part, so that written out it would be long.
+FEWEST_LONG_STEPS = 2
 # Elements of a value inside of a step, where steps that were recorded one by one become a loop.
 LARGEST_VALUE = 256
 # In a compiled function of larger ones as well, from so many operations of a step on.
 LONG_STEP = 24
+# One after the other, in a function. So where a loop stays as it is, and its derivative comes with
+# it, a part of either is no loop.
+MOST_LOOPS = 3

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import SERIALS_A_NODE, Node
 from numba_grad.graph.types import CPU
-from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE
+from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE, MOST_LOOPS
 from numba_grad.transforms.loops import PASSES_OF_LOOPS
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ _op_of = attrgetter("op")
 FEWEST_NODES = 768
 # A compiled function is the same program for any number of steps.
 FEWEST_NODES_COMPILED = 32
-# One after the other, in a function. So where a loop stays as it is, and its derivative comes with
-# it, a part of either is no loop.
-_MOST_LOOPS = 3
 # The same of loops whose steps are one for all (`independent_steps.py`): they are loops no more.
 _MOST_AT_ONCE = 32
 # Elements of what is left of each step, in a compiled function. Of larger ones often a part is read
@@ -51,7 +48,7 @@ def is_long_since(serial: int, nodes: Collection[Node]) -> bool:
 
 def _fewest_nodes(count: int) -> int:
     """Of a loop in a compiled function of so many nodes."""
-    return max(FEWEST_NODES_COMPILED, count // _MOST_LOOPS)
+    return max(FEWEST_NODES_COMPILED, count // MOST_LOOPS)
 
 
 def loop_in(

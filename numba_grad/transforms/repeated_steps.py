@@ -27,7 +27,12 @@ from numba_grad.transforms.assigned_rows import (
     rows_read_again,
 )
 from numba_grad.transforms.call import CallTarget
-from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE, LONG_STEP
+from numba_grad.transforms.loop_sizes import (
+    FEWEST_LONG_STEPS,
+    FEWEST_STEPS,
+    LARGEST_VALUE,
+    LONG_STEP,
+)
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
@@ -37,7 +42,7 @@ _FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction", "
 _OF_POINTS, _ALSO_OF_POINTS = ("elementwise", "literal"), ("broadcast_to", "reshape", "sum")
 _WINDOW = 8  # consecutive operations, by which periods are looked for
 _PERIODS = 12  # that are looked at
-_MOST_INSIDE = 8  # times that a step may say the same in a loop of its own
+_MOST_INSIDE = 8  # times that a step may say the same: more are a loop of its own
 _SHORT = 600  # operations of a step that is compiled as a whole, whatever it repeats
 _SLICE, _RESHAPE = OPS["slice"], OPS["reshape"]
 _NUMBERS = (LEAF, NUMBERS)
@@ -46,22 +51,24 @@ _POWERS = 3 ** np.arange(21)
 
 class Steps(NamedTuple):
     """`times` steps of `period` nodes each, from the number `first` on; `rest` nodes after them are
-    those of one more step that is not whole."""
+    those of one more step that is not whole. Where most of a step is a loop of its own, the steps
+    of that have `inner_period` nodes."""
 
     first: int
     period: int
     times: int
     rest: int = 0
+    inner_period: int = 0
 
     @property
     def end(self) -> int:
         return self.first + self.period * self.times
 
     def without_first(self) -> "Steps":
-        return Steps(self.first + self.period, self.period, self.times - 1)
+        return self._replace(first=self.first + self.period, times=self.times - 1, rest=0)
 
     def without_last(self) -> "Steps":
-        return Steps(self.first, self.period, self.times - 1)
+        return self._replace(times=self.times - 1, rest=0)
 
 
 class RecordedGraph:
@@ -334,20 +341,26 @@ class RecordedGraph:
             is_longer = best is not None and period > best.period
             if 10 * size > 11 * covered if is_longer else 11 * size > 10 * covered:
                 best = steps
-        return None if best is None or self._has_loop_inside(best, periods) else best
+        if best is None:
+            return None
+        best = best._replace(inner_period=self._inner_period(best, periods))
+        return best if self.are_enough(best) else None
 
-    def _has_loop_inside(self, steps: Steps, periods: Sequence[int]) -> bool:
-        """Whether half of a step is a loop of its own. Written out in a body, that takes twice as
-        long as step by step, where its kernel is one for all: Lotka-Volterra with a number observed
-        every 20 steps."""
+    def are_enough(self, steps: Steps) -> bool:
+        """Whether there are so many of them that they are a loop."""
+        return steps.times >= (FEWEST_LONG_STEPS if steps.inner_period else self.fewest_steps)
+
+    def _inner_period(self, steps: Steps, periods: Sequence[int]) -> int:
+        """The distance at which half of a step and more repeats itself; 0 if it does not."""
         if steps.period <= _SHORT:
-            return False
+            return 0
         signatures = self.signatures[steps.first : steps.first + steps.period]
-        return any(
-            2 * _longest_run(signatures[:-period] == signatures[period:])[1] > steps.period
-            for period in periods
-            if _MOST_INSIDE * period <= steps.period
-        )
+        for period in periods:
+            if _MOST_INSIDE * period <= steps.period:
+                repeated = _longest_run(signatures[:-period] == signatures[period:])[1]
+                if 2 * repeated > steps.period:
+                    return period
+        return 0
 
     def _periods(self) -> list[int]:
         """Distances at which the same few operations are found again, the most frequent first."""
@@ -364,7 +377,7 @@ class RecordedGraph:
         places = np.argsort((hashes >> np.uint64(48)).astype(np.uint16), kind="stable")
         ordered = hashes[places]
         gaps = np.diff(places)[ordered[1:] == ordered[:-1]]
-        counts = np.bincount(gaps[gaps <= len(signatures) // self.fewest_steps])
+        counts = np.bincount(gaps[gaps <= len(signatures) // FEWEST_LONG_STEPS])
         # A step may have parts that are alike at a smaller distance, so this looks at some.
         frequent = np.argsort(-counts, kind="stable")[:_PERIODS]
         return frequent[counts[frequent] > 0].tolist()
@@ -375,7 +388,8 @@ class RecordedGraph:
         alike = (signatures[:-period] == signatures[period:]) & (signatures[period:] != 0)
         alike &= arities[:-period] == arities[period:]
         # What repeats in a shorter run is less than the fewest steps.
-        least = max(self.fewest, self.fewest_steps * period) - period
+        fewest_steps = self.fewest_steps if period <= _SHORT else FEWEST_LONG_STEPS
+        least = max(self.fewest, fewest_steps * period) - period
         repeats, kinds = np.zeros(len(alike), bool), np.zeros(len(alike), np.int64)
         starts, ends = _runs(alike)
         is_long = ends - starts >= least
@@ -385,7 +399,7 @@ class RecordedGraph:
         repeats = repeats[:-period] & repeats[period:] & (kinds[:-period] == kinds[period:])
         start, run = _longest_run(repeats)
         count, rest = divmod(run + 2 * period, period)
-        if not run or count < self.fewest_steps or count * period < self.fewest:
+        if not run or count < fewest_steps or count * period < self.fewest:
             return None
         return Steps(start, period, count, rest)
 

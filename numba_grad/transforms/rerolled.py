@@ -7,7 +7,7 @@ from numba_grad.graph.walk import copied
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params
 from numba_grad.transforms.assigned_rows import UPDATE
-from numba_grad.transforms.rows_of_steps import flipped, row_of, rows_of
+from numba_grad.transforms.rows_of_steps import RowsOfPlace, flipped, row_of, rows_of
 from numba_grad.transforms.steps_of_loop import StepsOfLoop
 from numba_grad.transforms.written_parts import WrittenPart, with_written
 
@@ -70,7 +70,7 @@ class ResultsOfSteps(StepsOfLoop):
         stacks: Sequence[Node],
     ) -> None:
         """Say what others read from now on."""
-        stack_of = dict(zip(self.stacked, stacks, strict=True))
+        stack_of = self._rows_of_places(stacks)
         final_of = dict(zip(self.carried, finals, strict=True))
         place_of: dict[Node, tuple[int, int]] = {}  # of what is stacked: (place, step)
         for place in stack_of:
@@ -88,13 +88,23 @@ class ResultsOfSteps(StepsOfLoop):
                 if final is not None:
                     made.instead[node] = final
                 elif node not in only_joined:
-                    made.instead[node] = row_of(stack_of[place], step)
+                    rows = stack_of[place]
+                    made.instead[node] = row_of(rows.stack, rows.row(step))
+
+    def _rows_of_places(self, stacks: Sequence[Node]) -> dict[int, RowsOfPlace]:
+        found: dict[int, RowsOfPlace] = {}
+        for places, stack in zip(self.stacked, stacks, strict=True):
+            count = len(places)
+            if count > 1:
+                stack = reshape(stack, (self.count * count, *stack.shape[2:]))
+            found |= {place: RowsOfPlace(stack, k, count) for k, place in enumerate(places)}
+        return found
 
     def _join(
         self,
         made: Rerolled,
         place_of: dict[Node, tuple[int, int]],
-        stack_of: dict[int, Node],
+        stack_of: dict[int, RowsOfPlace],
     ) -> set[Node]:
         """Concatenations of rows, one after the other: `np.stack` of what a loop has appended.
         Returns the nodes that nobody else reads."""
@@ -132,18 +142,18 @@ class ResultsOfSteps(StepsOfLoop):
         self,
         node: Node,
         place_of: dict[Node, tuple[int, int]],
-        stack_of: dict[int, Node],
+        stack_of: dict[int, RowsOfPlace],
         reshaped: dict[Node, Node],
     ) -> tuple[Node, ...] | None:
         """The inputs of a concatenation, with what steps gave in one piece; None if that is not
         how it is."""
         axis = node.params["axis"]
         pieces: list[Node] = []
-        run: list[tuple[int, int]] = []  # (place, step) of rows that follow each other
+        run: list[tuple[Node, int]] = []  # (stack, row), one after the other
 
         def finish_run() -> None:
             if run:
-                pieces.append(rows_of(stack_of[run[0][0]], run[0][1], len(run), axis))
+                pieces.append(rows_of(*run[0], len(run), axis))
                 run.clear()
 
         for x in node.inputs:
@@ -156,13 +166,14 @@ class ResultsOfSteps(StepsOfLoop):
             if x.shape != (*shape[:axis], 1, *shape[axis:]):
                 return None
             place, step = place_of[row]
-            if run and run[-1] != (place, step - 1):
+            stack, number = stack_of[place].stack, stack_of[place].row(step)
+            if run and run[-1] != (stack, number - 1):
                 finish_run()
-            run.append((place, step))
+            run.append((stack, number))
         finish_run()
         return tuple(pieces) if len(pieces) < len(node.inputs) else None
 
-    def _arrays_after(self, stack_of: dict[int, Node]) -> dict[int, Node]:
+    def _arrays_after(self, stack_of: dict[int, RowsOfPlace]) -> dict[int, Node]:
         """By the last place of assignments to it, each array after all steps."""
         steps, recorded = self.steps, self.recorded
         found: dict[int, Node] = {}
@@ -172,24 +183,62 @@ class ResultsOfSteps(StepsOfLoop):
                 with recording(recorded.nodes[steps.first + chain[-1]].requires_grad):
                     found[chain[-1]] = with_written(array, self._written(chain, stack_of))
                 continue
-            for place in chain:
-                number = steps.first + place
+            for places in self._side_by_side(chain, stack_of):
+                number, count = steps.first + places[0], len(places)
                 first, move = self._rows(number)
                 part = recorded.row_parts[recorded.part_numbers[number]]
-                rows = reshape(stack_of[self.assigned[place]], (self.count, *part.sizes))
-                params = region_params((first, *part.starts), (abs(move), *part.steps))
+                values = stack_of[self.assigned[places[0]]]
                 with recording(recorded.nodes[number].requires_grad):
+                    rows = values.stack if count > 1 else values.of_all_steps(self.count)
+                    rows = reshape(rows, (count * self.count, *part.sizes))
                     rows = rows if move > 0 else flipped(rows)
+                    apart = abs(move) // count
+                    first -= (count - 1) * apart if move < 0 else 0
+                    params = region_params((first, *part.starts), (apart, *part.steps))
                     array = record(UPDATE, (array, rows), params)
             found[chain[-1]] = array
         return found
 
+    def _side_by_side(
+        self, chain: Sequence[int], stack_of: dict[int, RowsOfPlace]
+    ) -> list[list[int]]:
+        """Assignments of one step, those together whose rows come one after the other as what is
+        assigned does."""
+        runs: list[list[int]] = []
+        for place in chain:
+            if not (runs and self._is_next(runs[-1], place, stack_of)):
+                runs.append([])
+            runs[-1].append(place)
+        found: list[list[int]] = []
+        for run in runs:
+            found += [run] if self._fills_rows(run, stack_of) else [[place] for place in run]
+        return found
+
+    def _is_next(self, run: list[int], place: int, stack_of: dict[int, RowsOfPlace]) -> bool:
+        """Whether a place assigns the row after those of a run, which are in the order of what is
+        assigned."""
+        before, rows = (stack_of[self.assigned[x]] for x in (run[-1], place))
+        if rows.stack is not before.stack or rows.first != before.first + 1:
+            return False
+        starts, parts = self.recorded.row_starts, self.recorded.part_numbers
+        last, number = self.steps.first + run[-1], self.steps.first + place
+        distance = self._rows(number)[1] // rows.stride
+        return parts[last] == parts[number] and starts[number] == starts[last] + distance
+
+    def _fills_rows(self, run: list[int], stack_of: dict[int, RowsOfPlace]) -> bool:
+        """Whether a run and that of the next step have no rows in between."""
+        move = self._rows(self.steps.first + run[0])[1]
+        return len(run) == stack_of[self.assigned[run[0]]].stride and move % len(run) == 0
+
     def _written(
-        self, chain: Sequence[int], stack_of: dict[int, Node]
+        self, chain: Sequence[int], stack_of: dict[int, RowsOfPlace]
     ) -> list[tuple[Node, list[WrittenPart]]]:
         """By place of a chain, the values of all steps, and what is known of them."""
         written, steps = self.recorded.written, range(self.count)
         return [
-            (stack_of[self.assigned[place]], [written[self._node(place, k)] for k in steps])
+            (
+                stack_of[self.assigned[place]].of_all_steps(self.count),
+                [written[self._node(place, k)] for k in steps],
+            )
             for place in chain
         ]

@@ -16,18 +16,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.graph.node import OPS, Node, argument, leaf, record, recording
+from numba_grad.graph.node import OPS, Node, leaf, record, recording
 from numba_grad.graph.survey import are_free
-from numba_grad.graph.walk import in_order_of_recording, rebuilt
+from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.assigned_rows import RowAccess
+from numba_grad.transforms.body_of_step import BodyOfStep, Read
 from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.loop_sizes import MOST_LOOPS
 from numba_grad.transforms.loops import loop
+from numba_grad.transforms.loops_in_steps import (
+    FEWEST_PASSES,
+    in_runs,
+    with_loops_inside,
+)
 from numba_grad.transforms.repeated_steps import RecordedGraph, Steps, is_fit
 from numba_grad.transforms.rerolled import Rerolled, ResultsOfSteps
-from numba_grad.transforms.rows_of_steps import any_rows, as_read_again, blocks, flipped
+from numba_grad.transforms.rows_of_steps import any_rows, blocks, flipped
+from numba_grad.transforms.steps_of_loop import Reads
 from numba_grad.transforms.written_parts import WrittenPart, parts_written_in
 
 if TYPE_CHECKING:
@@ -120,7 +128,7 @@ class _Loop(ResultsOfSteps):
             # A step or two more stay as they are where the first reads something else than others,
             # or others read something of the last that is not carried.
             for _ in range(_MOST_LEFT):
-                if self.steps.times < self.recorded.fewest_steps:
+                if not self.recorded.are_enough(self.steps):
                     return None
                 self._classify()
                 reads = self._reads_of_others()
@@ -143,22 +151,29 @@ class _Loop(ResultsOfSteps):
             for place, read in reads.items()
             if place not in self.assigned and not self._is_carried_out(place, read)
         ]
-        self.stacked = list(dict.fromkeys([*stacked, *self.assigned.values()]))
-        if not self.carried and not self.stacked:
+        stacked = list(dict.fromkeys([*stacked, *self.assigned.values()]))
+        if not self.carried and not stacked:
             return None  # nobody reads what it computes
-        places = [*self.stacked, *[place for place, _ in self.carried]]
+        self.stacked = self._runs_of_places(stacked)
+        places = [*stacked, *[place for place, _ in self.carried]]
         if any(several_results(recorded.nodes[steps.first + place]) for place in places):
             return None
         for place in self.invariant.values():
             x = recorded.nodes[steps.first + place]
             if not several_results(x):  # whose results are the same as well
                 self.constants[steps.first + place] = x
-        rows = [x for key in self.sequences if (x := self._sequence(*key)) is not None]
-        if len(rows) < len(self.sequences):
+        rows = self._rows_of_steps()
+        if rows is None:
             return None
-        body, constants = self._body(rows)
+        step = BodyOfStep(self, rows, self._numbers_of_passes())
+        body: CallTarget | None = step.target
+        if steps.inner_period:
+            body = with_loops_inside(body, self._loop_inside)
+            if body is None:
+                return None
+        body = self.known(body)
         initial = [self._initial(place, delay) for place, delay in self.carried]
-        finals, stacks = loop(body, initial, rows, constants, self.count)
+        finals, stacks = loop(body, initial, [x for _, x in rows], step.given_constants, self.count)
         numbers = [x for step in self.before for x in step.nodes.values() if x >= 0]
         before = [recorded.nodes[x] for x in numbers]
         within = list(recorded.nodes[steps.first : steps.end])
@@ -178,7 +193,7 @@ class _Loop(ResultsOfSteps):
     def _is_worth_a_loop(self) -> bool:
         """Whether it may be an operation of its own, rather than a step for all."""
         steps, limits = self.steps, self.limits
-        sizes = [self.recorded.nodes[steps.first + place].type.size for place in self.stacked]
+        sizes = [self.recorded.nodes[steps.first + places[0]].type.size for places in self.stacked]
         is_few = steps.end - steps.first < limits.nodes
         has_large_rows = (
             limits.largest_row is not None and max(sizes, default=0) > limits.largest_row
@@ -195,86 +210,115 @@ class _Loop(ResultsOfSteps):
         goes_on = self.recorded.nodes[self.steps.first + place].requires_grad
         return x if goes_on or not x.requires_grad else OPS["detach"](x)
 
-    def _sequence(self, place: int, k: int) -> Node | None:
+    def _rows_of_steps(self) -> list[Read] | None:
+        """The arrays that steps read one row of each, with what reads it; of passes of a loop
+        inside these rows are rows of passes. None if there is something that is no such array."""
+        found = []
+        for run in self._runs_of_reads(self.sequences):
+            x = self._sequence(run) if len(run) > 1 else None
+            if x is not None:
+                found.append((run, x))
+                continue
+            for key in run:
+                x = self._sequence([key])
+                if x is None:
+                    return None
+                found.append(([key], x))
+        return found
+
+    def _sequence(self, run: list[Reads]) -> Node | None:
         """What a step reads one row of: numbers, or rows of an array."""
-        steps, recorded = self.steps, self.recorded
-        number = steps.first + place
-        column = self._column(number, k)
-        if not self._reads_next_row(place):
+        are_rows = self.reads_next_row(run[0][0])
+        rows = self._rows_read(run) if are_rows else self._numbers_read(run)
+        if rows is None or len(run) == 1:
+            return rows
+        return reshape(rows, (self.count, len(run), *rows.shape[1:]))
+
+    def _numbers_read(self, run: list[Reads]) -> Node | None:
+        recorded = self.recorded
+        columns = []
+        for place, k in run:
             if any((place, k) not in step.numbers for step in self.before):
                 return None  # of what nobody reads of the first steps
             before = [step.numbers[place, k] for step in self.before]
-            numbers = [recorded.node(x) for x in (*before, *column.tolist())]
-            if recorded.is_read_at_calls(numbers[0]):
-                assert recorded.read_at_calls is not None
-                return recorded.read_at_calls.array_of(numbers)
-            return leaf(np.array([x.value for x in numbers], numbers[0].dtype))
+            columns.append([*before, *self._column(self.steps.first + place, k).tolist()])
+        numbers = [recorded.node(x) for step in zip(*columns, strict=True) for x in step]
+        if recorded.is_read_at_calls(numbers[0]):
+            assert recorded.read_at_calls is not None
+            return recorded.read_at_calls.array_of(numbers)
+        return leaf(np.array([x.value for x in numbers], numbers[0].dtype))
+
+    def _rows_read(self, run: list[Reads]) -> Node | None:
+        steps, recorded = self.steps, self.recorded
+        place, k = run[0]
+        number = steps.first + place
+        column = self._column(number, k)
         x, params = recorded.node(int(column[0])), recorded.nodes[number].params
         if self._reads_any_row(place):
-            return any_rows(x, params, self._row_starts(place))
+            return any_rows(x, params, self._row_starts(place)) if len(run) == 1 else None
         first, move = self._rows(number)
-        rows = blocks(x, params, first, abs(move), self.count)
+        count = len(run)
+        if count > 1:
+            apart = np.diff([self._rows(steps.first + place)[0] for place, _ in run])
+            if (apart * count != move).any():
+                return None
+            move //= count
+            first += min(0, (count - 1) * move)
+        rows = blocks(x, params, first, abs(move), count * self.count)
         return rows if rows is None or move > 0 else flipped(rows)
 
-    def _body(self, sequences: Sequence[Node]) -> tuple[CallTarget, list[Node]]:
-        """One step, and the constants that it takes."""
-        steps, recorded = self.steps, self.recorded
-        first = steps.first
+    def _loop_inside(self, order: Sequence[Node], fixed: Collection[Node]) -> Rerolled | None:
+        """The longest loop in a step."""
+        fewest = len(order) // MOST_LOOPS
+        limits = Limits(fewest, fewest, FEWEST_PASSES, self.limits.largest_value)
+        return reroll(order, fixed, self.known, None, limits)
 
-        def stand_in(x: Node) -> Node:
-            return argument(x.type, x.requires_grad)
+    def _runs_of_reads(self, keys: Collection[Reads]) -> list[list[Reads]]:
+        """What passes of a loop inside of a step read alike, one after the other."""
+        inner, recorded, first = self.steps.inner_period, self.recorded, self.steps.first
+        if not inner:
+            return [[key] for key in keys]
 
-        carried = {
-            (place, delay): stand_in(recorded.nodes[first + place]) for place, delay in self.carried
-        }
-        rows = {
-            key: argument(x.type.of_shape(x.shape[1:]), x.requires_grad)
-            for key, x in zip(self.sequences, sequences, strict=True)
-        }
-        constants = {number: stand_in(x) for number, x in self.constants.items()}
-        own = {number - first: x for number, x in constants.items()}  # by place
-        made = {place: own[same] for place, same in self.invariant.items() if same in own}
-        views: dict[tuple[int, ...], Node] = {}
-        for place in range(steps.period):
-            if place in self.invariant or place in self.assigned:
-                continue
-            node = recorded.nodes[first + place]
-            if (place, 0) in rows and self._reads_next_row(place):
-                made[place] = reshape(rows[place, 0], node.shape)
-                continue
-            given = []
-            following = recorded.inputs_of(first + place + steps.period)
-            for k, (x, y) in enumerate(
-                zip(recorded.inputs_of(first + place), following, strict=True)
-            ):
-                if (place, k) in rows:
-                    given.append(rows[place, k])
-                elif y - x != steps.period or x < 0:
-                    given.append(constants[x])  # which a loop may begin with, too
-                elif x >= first:
-                    given.append(made[x - first])
-                else:
-                    delay = -((x - first) // steps.period)
-                    given.append(carried[(x - first) % steps.period, delay])
-            if first + place in recorded.read_again or first + place in recorded.windows:
-                made[place] = as_read_again(node, given)
-                continue
-            # A step that says `y[0]` several times is differentiated as if it said so once.
-            own = int(recorded.signatures[first + place]), int(recorded.row_starts[first + place])
-            key = (*own, *map(id, given))
-            if node.op.family == "movement" and key in views:
-                made[place] = views[key]
-                continue
-            with recording(node.requires_grad):  # not of what the user has recorded without
-                made[place] = views[key] = rebuilt(node, tuple(given), {})
-        outputs = [
-            made[place] if delay == 1 else carried[place, delay - 1]
-            for place, delay in self.carried
-        ]
-        outputs += [made[place] for place in self.stacked]
-        arguments = [*carried.values(), *rows.values(), *constants.values()]
-        target = self.known(CallTarget("steps", arguments, outputs))
-        return target, [self.constants[number] for number in constants]
+        def kind(key: Reads) -> tuple[int, ...]:
+            number, k = first + key[0], key[1]
+            source = recorded.inputs_of(number)[k]
+            of_number = int(recorded.number_types[-source - 1]) if source < 0 else 0
+            return int(recorded.signatures[number]), of_number, self.reads_next_row(key[0])
+
+        kinds = {key: kind(key) for key in keys}
+
+        def after(key: Reads) -> Reads | None:
+            following = key[0] + inner, key[1]
+            return following if kinds.get(following) == kinds[key] else None
+
+        return in_runs(list(keys), after)
+
+    def _numbers_of_passes(self) -> list[Read]:
+        """Arrays of the numbers that passes have, each another one, the same in all steps."""
+        if not self.steps.inner_period:
+            return []
+        recorded, read = self.recorded, self.constant_reads
+        found = []
+        for run in self._runs_of_reads([key for key, x in read.items() if x < 0]):
+            numbers = [recorded.node(read[key]) for key in run]
+            is_one = len({read[key] for key in run}) == 1
+            if not is_one and all(recorded.known_value(read[key]) is not None for key in run):
+                found.append((run, leaf(np.array([x.value for x in numbers], numbers[0].dtype))))
+        return found
+
+    def _runs_of_places(self, places: Sequence[int]) -> list[list[int]]:
+        """What passes leave for others, one after the other."""
+        inner, nodes, first = self.steps.inner_period, self.recorded.nodes, self.steps.first
+
+        def after(place: int) -> int | None:
+            following = place + inner
+            if not inner or following >= self.steps.period:
+                return None
+            a, b = nodes[first + place], nodes[first + following]
+            is_alike = a.type is b.type and a.requires_grad == b.requires_grad
+            return following if is_alike else None
+
+        return in_runs(sorted(places), after)
 
     def _date(self, results: Sequence[Node], made: Rerolled) -> bool:
         """Give what was recorded now the serial numbers of the last steps, if they have so many:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.graph.node import OPS, Node, leaf, record
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params, slice_params
 
@@ -48,6 +49,26 @@ def blocks(x: Node, params: Mapping[str, Any], first: int, move: int, count: int
 
 def flipped(rows: Node) -> Node:
     return _FLIP(rows, axes=(0,))
+
+
+class RowsOfPlace(NamedTuple):
+    """What a place of a step has left: of step `k` the row `first + k * stride` of `stack`. Passes
+    of a loop inside of the steps leave rows side by side."""
+
+    stack: Node
+    first: int = 0
+    stride: int = 1
+
+    def row(self, step: int) -> int:
+        return self.first + step * self.stride
+
+    def of_all_steps(self, count: int) -> Node:
+        if self.stride == 1:
+            return self.stack
+        rest = self.stack.shape[1:]
+        starts, steps = (self.first, *(0 for _ in rest)), (self.stride, *(1 for _ in rest))
+        params = {"starts": starts, "sizes": (count, *rest), "steps": steps}
+        return record(_SLICE, (self.stack,), params)
 
 
 def row_of(stack: Node, step: int) -> Node:

@@ -13,6 +13,7 @@ from numba_grad.transforms.assigned_rows import RowAccess
 from numba_grad.transforms.repeated_steps import RecordedGraph, Steps
 from numba_grad.transforms.steps_before import Carried, Comparison, StepBefore
 
+Reads = tuple[int, int]  # a place in a step, and which input of it
 _NEARLY = 1.03  # as many bytes
 _NEVER = 1e15
 
@@ -26,11 +27,13 @@ class StepsOfLoop:
         self.before: list[StepBefore] = []  # the first one first
         self.carried: list[Carried] = []
         self.constants: dict[int, Node] = {}  # by number
-        self.sequences: list[tuple[int, int]] = []  # (place, which input), rows of these
+        self.constant_reads: dict[Reads, int] = {}  # what reads each of them
+        self.sequences: list[Reads] = []  # what reads rows
         # Places of what is the same in all steps, and the first place that has the same, as that of
         # `p[0]`, which steps say again and again.
         self.invariant: dict[int, int] = {}
-        self.stacked: list[int] = []  # places of what others read of many steps
+        # Places of what others read of many steps, those together that are rows of one array.
+        self.stacked: list[list[int]] = []
         # Places of assignments of a row to an array, with the places of what is assigned. The
         # array is no part of the loop.
         self.assigned: dict[int, int] = {}
@@ -89,7 +92,7 @@ class StepsOfLoop:
         """
         steps, recorded = self.steps, self.recorded
         period = steps.period
-        first = steps.first + (steps.times // 2) * period
+        first = steps.first + (steps.times - 1) // 2 * period
         last_use = np.zeros(period, np.int64)  # nodes later
         reads = np.zeros(period, np.int64)
         change = np.zeros(2 * period + 1)  # of what crosses the beginnings of places
@@ -116,7 +119,8 @@ class StepsOfLoop:
         is_narrow = crossing <= _NEARLY * crossing.min()
         is_inside = places != steps.rest
         shift = int(np.lexsort((crossing, -np.roll(reads, 1), is_inside, ~is_narrow))[0])
-        return Steps(steps.first + shift, period, steps.times - (shift > steps.rest))
+        times = steps.times - (shift > steps.rest)
+        return steps._replace(first=steps.first + shift, times=times, rest=0)
 
     def _classify(self) -> None:
         """What each input of a step is."""
@@ -124,6 +128,7 @@ class StepsOfLoop:
         first, period = steps.first, steps.period
         carried: dict[Carried, None] = {}
         self.constants, self.sequences, self.invariant, self.assigned = {}, [], {}, {}
+        self.constant_reads = {}
         first_places: dict[tuple[Any, ...], int] = {}
         for place in range(period):
             number = first + place
@@ -132,7 +137,8 @@ class StepsOfLoop:
                 continue
             is_made = number not in recorded.read_again and number not in recorded.windows
             is_invariant = recorded.arities[number] > 0 and is_made
-            row_moves = self._reads_next_row(place)
+            is_invariant = is_invariant and not self._is_row_of_pass(place)
+            row_moves = self.reads_next_row(place)
             following = recorded.inputs_of(number + period)
             for k, (x, y) in enumerate(zip(recorded.inputs_of(number), following, strict=True)):
                 if y - x == period and x >= 0:
@@ -148,6 +154,7 @@ class StepsOfLoop:
                     self.sequences.append((place, k))
                 else:
                     self.constants[x] = recorded.node(x)
+                    self.constant_reads[place, k] = x
                     is_invariant = is_invariant and x < first
             if is_invariant:
                 sources = [
@@ -157,6 +164,15 @@ class StepsOfLoop:
                 key = (int(recorded.signatures[number]), int(recorded.row_starts[number]), *sources)
                 self.invariant[place] = first_places.setdefault(key, place)
         self.carried = list(carried)
+
+    def _is_row_of_pass(self, place: int) -> bool:
+        """Whether a loop inside of the steps reads another row of an array in the next pass."""
+        number, following = self.steps.first + place, place + self.steps.inner_period
+        if following == place or following >= self.steps.period:
+            return False
+        recorded, other = self.recorded, self.steps.first + following
+        is_alike = recorded.signatures[number] == recorded.signatures[other]
+        return bool(is_alike and recorded.row_starts[number] != recorded.row_starts[other])
 
     def _is_sequence_of_numbers(self, number: int, k: int) -> bool:
         """Whether an input is another number, or another small array, in each step."""
@@ -185,7 +201,7 @@ class StepsOfLoop:
                 return False
         return True
 
-    def _reads_next_row(self, place: int) -> bool:
+    def reads_next_row(self, place: int) -> bool:
         """Whether it reads a row of an array, and not the same in all steps."""
         starts = self._row_starts(place)
         return bool((starts != starts[0]).any())
