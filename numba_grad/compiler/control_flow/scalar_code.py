@@ -196,10 +196,10 @@ def _strided_by(part: Inside, carried: int) -> list[tuple[int, int]] | None:
     found: list[tuple[int, int]] = []
     for name, types in groups:
         for k, type in enumerate(types):
-            pointer, stride = given[name, k], given[f"{name} stride", k]
-            assert isinstance(pointer, Pointer) and isinstance(stride, int)
-            if not isinstance(pointer.memory, Opened):
-                continue
+            pointer, stride = given.get((name, k)), given.get((f"{name} stride", k))
+            if not (isinstance(pointer, Pointer) and isinstance(pointer.memory, Opened)):
+                continue  # of others, or nobody reads it
+            assert isinstance(stride, int)
             if not stride and not (loop.code.has_loops and type.size > 1):
                 continue
             kind, number = pointer.memory.kind, pointer.memory.number
