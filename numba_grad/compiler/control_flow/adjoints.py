@@ -22,13 +22,13 @@ from numba_grad.compiler.control_flow.checkpoint_schedule import (
     schedule_bytes,
 )
 from numba_grad.compiler.control_flow.joinable_steps import TOGETHER, sums_added_together
+from numba_grad.compiler.control_flow.scalar_code import scalar_code
 from numba_grad.compiler.control_flow.writer import (
     ENDLESS,
     Moving,
     Shown,
     Writer,
     further,
-    line_of,
 )
 from numba_grad.compiler.partition.flat_graph import ClosedGraph
 from numba_grad.compiler.words import OwnWord, Pointer
@@ -118,12 +118,12 @@ class _Adjoint:
         carried = call.params["carried"]
         # All of it, as in the loop itself: so steps that are done again have the same bits.
         self.computed: Sequence[int] = range(len(body.outputs))
-        self.forward_line = None
+        self.forward_code = None
         if writer.fits_in_registers(self.types):
             self.forward = writer.compiled(body, self.computed)
             constants = self.own_constants
-            self.forward_line = line_of(self.forward, constants, self.types, self.sequences)
-        if self.forward_line is None:
+            self.forward_code = scalar_code(self.forward, constants, carried, self.sequences)
+        if self.forward_code is None:
             followers = followers_in(body, carried)
             self.computed = [k for k in self.computed if k not in followers]
             self.forward = writer.compiled(body, self.computed)
@@ -133,12 +133,12 @@ class _Adjoint:
         backward: ClosedGraph = call.params["backward"]
         self.kept_results: dict[int, Moving] = {}
         self.together: AddedTogether | None = None
-        self.backward_line = None
+        self.backward_code = None
         if writer.fits_in_registers(types):
             rows = call.params["carried"] + call.params["rows"]
             self.backward = writer.compiled(backward, range(len(backward.outputs)))
-            self.backward_line = line_of(self.backward, self.constants, types, rows)
-        if self.backward_line is not None:
+            self.backward_code = scalar_code(self.backward, self.constants, len(types), rows)
+        if self.backward_code is not None:
             self.reads_back = [Moving(Pointer(writer.temporary(t.nbytes), 0)) for t in types]
             self.homes = [read.start for read in self.reads_back]
             return
@@ -216,7 +216,7 @@ class _Adjoint:
     def memory_of_states(self, body: ClosedGraph, directory: str) -> list[_Link]:
         """Where each of the carried values is in it."""
         carried = len(self.types)
-        followers = {} if self.forward_line is not None else followers_in(body, carried)
+        followers = {} if self.forward_code is not None else followers_in(body, carried)
         found: dict[int, _Link] = {}
         for chain in chains_of(followers, carried):
             nbytes, count = self.types[chain[0]].nbytes, len(chain)
@@ -269,14 +269,14 @@ class _Adjoint:
         steps_back = 1 if self.together is None else TOGETHER
         writer.kernel_of_rows(START_SOURCE, [running, self.steps, self.slots, steps_back])
         first = len(writer.steps)
-        writer.loop(ENDLESS, inside, shown=self.shown if self.backward_line is not None else None)
+        writer.loop(ENDLESS, inside, shown=self.shown if self.backward_code is not None else None)
         writer.lives_from(first, len(writer.steps))
         self.finish()
 
     def leap(self) -> None:
         """Steps whose states are not kept, but for the last one."""
         carried = range(len(self.types))
-        if self.forward_line is not None:
+        if self.forward_code is not None:
             self.run_in_registers(self.unread_entries)
             self.store_state(ScheduleWord.TARGET)
             return
@@ -288,7 +288,7 @@ class _Adjoint:
     def store(self) -> None:
         """Steps whose states are all kept."""
         reads = [self.slot(k, ScheduleWord.SLOT, 1) for k in range(len(self.types))]
-        if self.forward_line is not None:
+        if self.forward_code is not None:
             self.run_in_registers(reads)
             self.store_state(ScheduleWord.PENDING_SLOT)
             return
@@ -308,11 +308,11 @@ class _Adjoint:
         writer.loop(count, lambda _: writer.body(self.forward, arguments, results), leaving)
 
     def run_in_registers(self, entries: Sequence[Moving]) -> None:
-        assert self.forward_line is not None
+        assert self.forward_code is not None
         self.load_state()
         state = [(t, read.start) for t, read in zip(self.types, self.state.reads, strict=True)]
         self.writer.register_loop(
-            self.forward_line,
+            self.forward_code,
             None,
             state,
             self.rows_forward,
@@ -350,11 +350,11 @@ class _Adjoint:
         writer = self.writer
         trips = self.scheduled(ScheduleWord.COUNT)
         states = self.states_to_go_back_from()
-        if self.backward_line is not None:
+        if self.backward_code is not None:
             held = list(zip(self.types_held, self.homes, strict=True))
             rows = [*zip(self.types, states, strict=True), *self.rows_back]
             writer.register_loop(
-                self.backward_line, None, held, rows, self.stacks, self.unread_held, trips
+                self.backward_code, None, held, rows, self.stacks, self.unread_held, trips
             )
             return
         if self.together is not None:

@@ -21,15 +21,13 @@ from numba_grad.compiler.control_flow.joinable_steps import (
     sums_added_together,
 )
 from numba_grad.compiler.control_flow.point_loops import write_point_loop
-from numba_grad.compiler.control_flow.register_loops import StraightLineCode
+from numba_grad.compiler.control_flow.scalar_code import BodySteps, ScalarCode, scalar_code
 from numba_grad.compiler.control_flow.steps_together import joined_steps
 from numba_grad.compiler.control_flow.writer import (
     ENDLESS,
-    BodySteps,
     Moving,
     Shown,
     Writer,
-    line_of,
     rows_from,
 )
 from numba_grad.compiler.partition.flat_graph import ClosedGraph
@@ -55,19 +53,19 @@ def write_loop(writer: Writer, call: Node) -> None:
         for k in range(carried, carried + sequences)
     ]
     constants = [writer.input(k) for k in range(carried + sequences, len(call.inputs))]
-    line = None
+    code = None
     if writer.fits_in_registers(types[:carried]):
         # All of it, whoever needs what: a loop that is run again for its adjoint has the same bits.
         steps = writer.compiled(body, range(len(types)))
-        line = line_of(steps, constants, types[:carried], sequences)
-    if line is not None:
-        _write_in_registers(writer, call, line, rows)
+        code = scalar_code(steps, constants, carried, sequences)
+    if code is not None:
+        _write_in_registers(writer, call, code, rows)
     elif label_in(body.name) is not None or not write_point_loop(writer, call, rows, constants):
         _InMemory(writer, call, [moving for _, moving in rows], constants).write(call)
 
 
 def _write_in_registers(
-    writer: Writer, call: Node, line: StraightLineCode, rows: Sequence[tuple[Type, Moving]]
+    writer: Writer, call: Node, code: ScalarCode, rows: Sequence[tuple[Type, Moving]]
 ) -> None:
     body: ClosedGraph = call.params["body"]
     carried, length, reverse = (call.params[name] for name in ("carried", "length", "reverse"))
@@ -83,7 +81,7 @@ def _write_in_registers(
         for k, type in enumerate(types[:carried])
     ]
     label = label_in(body.name)
-    writer.register_loop(line, None, held, rows, results, entries, length, label)
+    writer.register_loop(code, None, held, rows, results, entries, length, label)
     for k, (type, pointer) in enumerate(held):
         writer.finish(k, pointer, type)
 
@@ -273,17 +271,17 @@ def write_while(writer: Writer, call: Node) -> None:
     types = [node.type for node in call.inputs[:carried]]
     constants = [writer.input(k) for k in range(carried, len(call.inputs))]
     steps_of_test = writer.compiled(test, [0])
-    line = line_of_test = None
+    code = code_of_test = None
     if writer.fits_in_registers(types):
         steps_of_body = writer.compiled(body, range(carried))
-        line = line_of(steps_of_body, constants[of_test:], types, 0)
-        line_of_test = line_of(steps_of_test, constants[:of_test], types, 0)
-    if line is not None and line_of_test is not None:
+        code = scalar_code(steps_of_body, constants[of_test:], carried, 0)
+        code_of_test = scalar_code(steps_of_test, constants[:of_test], carried, 0)
+    if code is not None and code_of_test is not None and not code_of_test.has_loops:
         held = [(type, Pointer(writer.temporary(type.nbytes), 0)) for type in types]
         for k, (type, pointer) in enumerate(held):
             writer.copy(writer.input(k), pointer, type)
         unread = [writer.unread(type) for type in types]
-        progress = writer.register_loop(line, line_of_test, held, [], [], unread, ENDLESS, label)
+        progress = writer.register_loop(code, code_of_test, held, [], [], unread, ENDLESS, label)
         for k, (type, pointer) in enumerate(held):
             writer.finish(k, pointer, type)
         writer.finish(carried, progress, call.type.items[carried])

@@ -1,110 +1,45 @@
-"""Loops of small state as one kernel that holds the state in registers.
+"""Loops of small state as one kernel that holds the state in registers, with the loops in them.
 
-A body that is straight-line code on numbers (one kernel without loops, `loops.py`) is written out
-between the lines of a loop. What is carried is in local variables; rows are read and written at an
-index that follows the steps. Entering a kernel costs as much as some twenty operations, so for a
-pendulum this is a factor of three.
+A body that is code on numbers (`scalar_code.py`) is written out between the lines of a loop. What
+is carried is in local variables; rows are read and written at an index that follows the steps.
+Entering a kernel costs as much as some twenty operations, so for a pendulum this is a factor of
+three.
 
 A kernel does so many steps that Ctrl-C need not wait, and is entered again to go on: what is
 carried stays in memory of the loop's own meanwhile.
 """
 
 import functools
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Hashable, Mapping, Sequence
+
+import numpy as np
 
 from numba_grad.compiler.control_flow.costly_choices import Code, with_branches
+from numba_grad.compiler.control_flow.scalar_code import (
+    ARENA,
+    PROGRESS,
+    Copied,
+    Inside,
+    Opened,
+    RegisterLoop,
+    ScalarCode,
+    Straight,
+)
 from numba_grad.compiler.emission.emit_cpu import dtype_name, expression_text
 from numba_grad.compiler.emission.text import SourceText
-from numba_grad.compiler.loop_nests.kernel_ir import (
-    Apply,
-    Buffer,
-    Expression,
-    IndexValue,
-    Let,
-    Load,
-    LoopNest,
-)
-from numba_grad.compiler.steps.schedule import ScheduledStep
-from numba_grad.compiler.words import Word
-from numba_grad.dtypes import is_storage_only
+from numba_grad.compiler.loop_nests.kernel_ir import Apply, Expression, IndexValue, Let, Load
+from numba_grad.compiler.words import Pointer, Word
 from numba_grad.graph.types import Type
-from numba_grad.immutable import immutable
+from numba_grad.immutable import NamedTuple
 
-# Carried elements: beyond, they are no longer in registers, and unrolled code is long.
-MOST_CARRIED = 64
 # Operations until a kernel comes back, some 0.5 ms.
 _OPERATIONS_OF_A_RUN = 1 << 20
-
-
-@immutable
-class StraightLineCode:
-    """Straight-line code: a kernel without loops. `roles` are, by word, what a pointer points to:
-    "argument" or "result", its number, and the first element there."""
-
-    kernel: LoopNest
-    words: list[Word]
-    roles: dict[int, tuple[str, int, int]]
-
-    @property
-    def lets(self) -> list[Let]:
-        [variant] = self.kernel.variants
-        [piece] = variant.pieces
-        return [*variant.lets[0], *piece.body.lets] if variant.lets else piece.body.lets
-
-    @property
-    def operations(self) -> int:
-        return max(1, self.kernel.operations, len(self.lets))
-
-
-def straight_line(
-    step: ScheduledStep, roles: dict[int, tuple[str, int, int]]
-) -> StraightLineCode | None:
-    """The code of a body that is this step; None if it is not straight."""
-    kernel = step.loop_nest
-    if kernel is None:
-        return None
-    if kernel.axes or kernel.accumulators or len(kernel.variants) != 1:
-        return None
-    [variant] = kernel.variants
-    if len(variant.pieces) != 1 or len(variant.lets) > 1:
-        return None
-    body = variant.pieces[0].body
-    lets = [*(variant.lets[0] if variant.lets else []), *body.lets]
-    positions = [let.expression.position for let in lets if isinstance(let.expression, Load)]
-    positions += [store.position for store in body.stores]
-    positions += [x.expression.index for x in lets if isinstance(x.expression, IndexValue)]
-    if body.updates or any(position.terms for position in positions):
-        return None
-    known = {*[word.name for word in kernel.words], *[let.name for let in lets]}
-    operands = [
-        text
-        for let in lets
-        if isinstance(let.expression, Apply)
-        for _, text in let.expression.operands
-    ]
-    if not known.issuperset(operands):
-        return None
-    if any(is_storage_only(buffer.dtype) or buffer.word not in roles for buffer in kernel.buffers):
-        return None
-    return StraightLineCode(kernel, step.words, roles)
-
-
-@immutable
-class RegisterLoop:
-    """The source of a loop, and what its words hold: words of its bodies; `PROGRESS`;
-    ("carried", k), its memory; ("row", k), ("result", k), ("entry", k), pointers to the row of the
-    first step, and ("row stride", k), ..., elements from there to the row of the next."""
-
-    source: str
-    words: list[object]
-    steps_of_a_run: int
-    operations: int  # of a step
-
-
-# Of the loop's own memory: int64 words, see `start_source`.
-PROGRESS = "progress"
+# Of the memory that says how far a loop is.
 PROGRESS_WORDS = 3  # steps so far, whether to go on, how many steps at most
 GOES_ON, TRIPS = 1, 2
+# The key of a word: how often a loop inside goes round.
+_TRIPS_INSIDE = "trips"
 
 
 @functools.cache
@@ -122,8 +57,8 @@ def kernel(args, lo, hi):
 
 
 def register_loop(
-    body: StraightLineCode,
-    test: StraightLineCode | None,
+    body: ScalarCode,
+    test: ScalarCode | None,
     carried: Sequence[Type],
     rows: Sequence[Type],
     results: Sequence[Type],
@@ -136,159 +71,288 @@ def register_loop(
 
     Parameters
     ----------
-    body, test : straight-line code, of the loop's body and of the condition to go on
+    body, test : code of the loop's body and of the condition to go on, which has no loops
     carried, rows, results : the types of what is carried, of a row of each sequence and result
     """
     return _Writer(carried, rows, results).written(body, test)
+
+
+class _Place(NamedTuple):
+    """Where numbers are, some bytes behind the first one: in local variables, whose names begin
+    with `name`, or in memory, which pointers to rows move through."""
+
+    name: str
+    offset: int = 0
+    moves: tuple[str, ...] = ()
+    is_memory: bool = False
+
+    def further(self, offset: int) -> "_Place":
+        return self._replace(offset=self.offset + offset)
+
+    def element(self, number: int, dtype: np.dtype) -> str:
+        index, rest = divmod(self.offset, dtype.itemsize)
+        assert not rest
+        if not self.is_memory:
+            return f"{self.name}{index + number}"
+        return f"{self.name}[{' + '.join([*self.moves, str(index + number)])}]"
+
+
+class _Scope:
+    """What words mean inside of a loop: of the outermost one they are arguments of the kernel, of
+    one inside they were words of a part of the body around it."""
+
+    def __init__(
+        self,
+        writer: "_Writer",
+        name: str,
+        carried: int,
+        code: ScalarCode,
+        *,
+        is_test: bool = False,
+        outer: "_Scope | None" = None,
+        part: int = 0,
+        given: Mapping[object, Word] | None = None,
+    ) -> None:
+        self.writer, self.name, self.carried, self.code = writer, name, carried, code
+        self.is_test, self.outer, self.part, self.given = is_test, outer, part, given or {}
+        self.trip = f"{name}trip"
+        self.own = f"{name}test_" if is_test else name
+
+    def pointer(self, key: Hashable, word: Word | None, dtype: np.dtype) -> _Place:
+        """What a word of the loop's kernel points to."""
+        if self.outer is None:
+            return _Place(self.writer.argument(key, word, dtype), is_memory=True)
+        return self.outer.place((self.part, key), self.given[key], dtype)
+
+    def integer(self, key: Hashable, word: Word | None) -> str:
+        if self.outer is None:
+            return self.writer.argument(key, word)
+        return self.outer.integer((self.part, key), self.given[key])
+
+    def place(self, key: Hashable, word: Word, dtype: np.dtype) -> _Place:
+        """What a word of a part of the body points to."""
+        if not (isinstance(word, Pointer) and isinstance(word.memory, Opened)):
+            return self.pointer(key, word, dtype)
+        kind, number = word.memory.kind, word.memory.number
+        if kind == "arena":
+            if self.code.is_strided(word.offset):
+                return self.pointer(ARENA, None, dtype).further(word.offset)
+            return _Place(f"{self.own}local_{dtype_name(dtype)}_", word.offset)
+        if kind == "argument" and number < self.carried:
+            return _Place(f"{self.name}c{number}_", word.offset)
+        if kind == "result" and (number < self.carried or self.is_test):
+            return _Place(f"{self.own}next{number}_", word.offset)
+        name = "row" if kind == "argument" else "result"
+        return self.row(name, number - self.carried, dtype).further(word.offset)
+
+    def row(self, name: str, number: int, dtype: np.dtype) -> _Place:
+        """That of this step."""
+        first = self.pointer((name, number), None, dtype)
+        stride = self.integer((f"{name} stride", number), None)
+        if not first.is_memory:
+            return first  # of one step, or nobody reads it
+        return first._replace(moves=(*first.moves, f"{stride} * {self.trip}"))
 
 
 class _Writer:
     def __init__(
         self, carried: Sequence[Type], rows: Sequence[Type], results: Sequence[Type]
     ) -> None:
+        self.arguments = SourceText()
         self.source = SourceText()
         self.words: list[object] = []
+        self.values: dict[object, Word] = {}
+        self.names: dict[tuple[Hashable, str], str] = {}
         self.carried = carried
         self.rows = rows
         self.results = results
 
-    def written(self, body: StraightLineCode, test: StraightLineCode | None) -> RegisterLoop:
+    def written(self, body: ScalarCode, test: ScalarCode | None) -> RegisterLoop:
         source = self.source
         operations = body.operations + (test.operations if test is not None else 0)
-        run = max(64, _OPERATIONS_OF_A_RUN // operations)
-        with source.block("def kernel(args, lo, hi):"):
-            source.line("# loop")
-            for comment in body.kernel.comment:
-                source.line(f"# {comment}")
-            source.line(f"progress = {self.word(PROGRESS, 'int64')}")
-            for k, type in enumerate(self.carried):
-                source.line(f"carried{k} = {self.word(('carried', k), dtype_name(type.dtype))}")
-            for name, types in (
-                ("row", self.rows),
-                ("result", self.results),
-                ("entry", self.carried),
-            ):
-                for k, type in enumerate(types):
-                    source.line(f"{name}{k} = {self.word((name, k), dtype_name(type.dtype))}")
-                    source.line(f"{name}_stride{k} = {self.word((f'{name} stride', k))}")
-            lines = [line for line in (test, body) if line is not None]
-            for number, line in enumerate(lines):
-                self.arguments(line, f"p{number}_")
-            for k, type in enumerate(self.carried):
-                for p in range(type.size):
-                    source.line(f"c{k}_{p} = carried{k}[{p}]")
-            source.line("first = progress[0]")
-            source.line(f"last = min(first + {run}, progress[2])")
-            if test is None:
-                with source.block("for trip in range(first, last):"):
-                    self.step(body, "p0_")
-                source.line("progress[0] = last")
-                source.line(f"progress[{GOES_ON}] = int64(last < progress[2])")
-            else:
-                source.line("trip = first")
-                source.line("goes_on = True")
-                with source.block("while trip < last:"):
-                    [value] = self.values(test, "p0_").values()
-                    source.line(f"goes_on = {value}")
-                    with source.block("if not goes_on:"):
-                        source.line("break")
-                    self.step(body, "p1_")
-                    source.line("trip += 1")
-                source.line("progress[0] = trip")
-                source.line(f"progress[{GOES_ON}] = int64(goes_on)")
-            for k, type in enumerate(self.carried):
-                for p in range(type.size):
-                    source.line(f"carried{k}[{p}] = c{k}_{p}")
-        return RegisterLoop(str(source), self.words, run, operations)
+        run = max(16, _OPERATIONS_OF_A_RUN // operations)
+        run = 1 << (run.bit_length() - 1)  # so that few numbers are in texts
+        scope = _Scope(self, "", len(self.carried), body)
+        progress = self.argument(PROGRESS, None, np.dtype(np.int64))
+        homes = [
+            (type, scope.pointer(("carried", k), None, type.dtype))
+            for k, type in enumerate(self.carried)
+        ]
+        self.state(scope, homes, is_entered=True)
+        source.line(f"first = {progress}[0]")
+        source.line(f"last = min(first + {run}, {progress}[2])")
+        if test is None:
+            with source.block("for trip in range(first, last):"):
+                self.step(scope, self.carried)
+            source.line(f"{progress}[0] = last")
+            source.line(f"{progress}[{GOES_ON}] = int64(last < {progress}[2])")
+        else:
+            source.line("trip = first")
+            source.line("goes_on = True")
+            with source.block("while trip < last:"):
+                of_test = _Scope(self, "", len(self.carried), test, is_test=True, part=-1)
+                self.parts(of_test)
+                source.line("goes_on = test_next0_0")
+                with source.block("if not goes_on:"):
+                    source.line("break")
+                self.step(scope, self.carried)
+                source.line("trip += 1")
+            source.line(f"{progress}[0] = trip")
+            source.line(f"{progress}[{GOES_ON}] = int64(goes_on)")
+        self.state(scope, homes, is_entered=False)
+        comments = "".join([f"# {line}\n" for line in ("loop", *_comments(body))])
+        lines = textwrap.indent(f"{comments}{self.arguments}{self.source}", "    ")
+        text = f"def kernel(args, lo, hi):\n{lines}"
+        return RegisterLoop(
+            text,
+            self.words,
+            self.values,
+            run,
+            operations,
+            body,
+            self.carried,
+            self.rows,
+            self.results,
+        )
 
-    def word(self, meaning: object, dtype: str = "") -> str:
-        """How a new word is read: as a pointer, or an integer."""
-        self.words.append(meaning)
-        number = len(self.words) - 1
-        return f"buffer(args, {number}, {dtype})" if dtype else f"integer(args, {number})"
+    def argument(self, key: Hashable, word: Word | None, dtype: np.dtype | None = None) -> str:
+        """The name of a word of the kernel: of a pointer, or an integer."""
+        type_name = "" if dtype is None else dtype_name(dtype)
+        name = self.names.get((key, type_name))
+        if name is None:
+            number = len(self.words)
+            self.words.append(key)
+            if word is not None:
+                self.values[key] = word
+            name = self.names[key, type_name] = f"{_named(key)}{number}"
+            read = f"buffer(args, {number}, {type_name})" if dtype else f"integer(args, {number})"
+            self.arguments.line(f"{name} = {read}")
+        return name
 
-    def arguments(self, line: StraightLineCode, prefix: str) -> None:
-        """What a body reads besides what is carried and rows."""
-        buffers = {buffer.word: buffer for buffer in line.kernel.buffers}
-        first_constant = len(self.carried) + len(self.rows)
-        for number, word in enumerate(line.kernel.words):
-            buffer = buffers.get(number)
-            if buffer is None:
-                text = self.word(line.words[number])
-            else:
-                kind, which, _ = line.roles[number]
-                if kind == "result" or which < first_constant:
-                    continue
-                text = self.word(line.words[number], dtype_name(buffer.dtype))
-            self.source.line(f"{prefix}{word.name} = {text}")
-
-    def step(self, body: StraightLineCode, prefix: str) -> None:
-        source = self.source
-        for k, type in enumerate(self.carried):
+    def state(
+        self, scope: _Scope, homes: Sequence[tuple[Type, _Place]], *, is_entered: bool
+    ) -> None:
+        """What is carried, from memory to variables or back."""
+        for k, (type, home) in enumerate(homes):
             for p in range(type.size):
-                source.line(f"entry{k}[{_position('entry', k, p)}] = c{k}_{p}")
-        values = self.values(body, prefix)
-        count = len(self.carried)
-        for (k, p), value in values.items():
-            if k >= count:
-                where = _position("result", k - count, p)
-                source.line(f"result{k - count}[{where}] = {value}")
-        for (k, p), value in values.items():
-            if k < count:
-                source.line(f"c{k}_{p} = {value}")
+                variable, element = f"{scope.name}c{k}_{p}", home.element(p, type.dtype)
+                pair = (variable, element) if is_entered else (element, variable)
+                self.source.line(" = ".join(pair))
 
-    def values(self, line: StraightLineCode, prefix: str) -> dict[tuple[int, int], str]:
-        """Write the lets of a body; for each element of its results the name of its value."""
-        names = {word.name: f"{prefix}{word.name}" for word in line.kernel.words}
-        names |= {let.name: f"{prefix}{let.name}" for let in line.lets}
-        [piece] = line.kernel.variants[0].pieces
-        results = {store.value for store in piece.body.stores}
-        self.code(line, with_branches(line.lets, results), names)
-        found = {}
-        for store in piece.body.stores:
-            _, number, first = line.roles[store.buffer.word]
-            found[number, first + store.position.literal] = names[store.value]
-        return found
+    def step(self, scope: _Scope, carried: Sequence[Type]) -> None:
+        source = self.source
+        for k, type in enumerate(carried):
+            entry = scope.row("entry", k, type.dtype)
+            for p in range(type.size):
+                source.line(f"{entry.element(p, type.dtype)} = {scope.name}c{k}_{p}")
+        self.parts(scope)
+        for k, type in enumerate(carried):
+            for p in range(type.size):
+                source.line(f"{scope.name}c{k}_{p} = {scope.name}next{k}_{p}")
 
-    def code(self, line: StraightLineCode, code: Code, names: dict[str, str]) -> None:
+    def parts(self, scope: _Scope) -> None:
+        for number, part in enumerate(scope.code.parts):
+            match part:
+                case Straight():
+                    self.straight(scope, part, number)
+                case Copied(type, words):
+                    source, target = [
+                        scope.place((number, k), word, type.dtype)
+                        for k, word in enumerate(words[:2])
+                    ]
+                    for p in range(type.size):
+                        element = target.element(p, type.dtype)
+                        self.source.line(f"{element} = {source.element(p, type.dtype)}")
+                case Inside():
+                    self.inside(scope, part, number)
+
+    def inside(self, outer: _Scope, part: Inside, number: int) -> None:
+        """A loop in the loop: what it carries goes from variables to variables."""
+        loop = part.loop
+        scope = _Scope(
+            self,
+            f"{outer.name}in{number}_",
+            len(loop.carried),
+            loop.code,
+            outer=outer,
+            part=number,
+            given=part.given,
+        )
+        homes = [
+            (type, scope.pointer(("carried", k), None, type.dtype))
+            for k, type in enumerate(loop.carried)
+        ]
+        self.state(scope, homes, is_entered=True)
+        trips = outer.integer((number, _TRIPS_INSIDE), part.trips)
+        with self.source.block(f"for {scope.trip} in range(0, {trips}):"):
+            self.step(scope, loop.carried)
+        self.state(scope, homes, is_entered=False)
+
+    # Kernels without loops
+
+    def straight(self, scope: _Scope, part: Straight, number: int) -> None:
+        kernel, prefix = part.kernel, f"{scope.own}p{number}_"
+        buffers = {buffer.word: buffer for buffer in kernel.buffers}
+        names = {let.name: f"{prefix}{let.name}" for let in part.lets}
+        places: dict[str, _Place] = {}
+        of_scope = (scope.is_test, number)
+        for k, word in enumerate(kernel.words):
+            if k in buffers:
+                own = scope.place((of_scope, k), part.words[k], buffers[k].dtype)
+                places[buffers[k].name] = own
+            else:
+                names[word.name] = scope.integer((of_scope, k), part.words[k])
+        [piece] = kernel.variants[0].pieces
+        stores = piece.body.stores
+        code = with_branches(part.lets, {store.value for store in stores})
+        self.code(code, names, places)
+        for store in stores:
+            target = places[store.buffer.name]
+            element = target.element(store.position.literal, store.buffer.dtype)
+            self.source.line(f"{element} = {names[store.value]}")
+
+    def code(self, code: Code, names: dict[str, str], places: dict[str, _Place]) -> None:
         for item in code:
             if isinstance(item, Let):
-                text = self.expression(line, item.expression, names)
+                text = _text(item.expression, names, places)
                 self.source.line(f"{names[item.name]} = {text}")
                 continue
             for number, head in enumerate((f"if {_renamed(item.condition, names)}:", "else:")):
                 with self.source.block(head):
-                    self.code(line, item.sides[number], names)
+                    self.code(item.sides[number], names, places)
                     for name, values in item.choices:
                         self.source.line(f"{names[name]} = {_renamed(values[number], names)}")
 
-    def expression(
-        self, line: StraightLineCode, expression: Expression, names: dict[str, str]
-    ) -> str:
-        match expression:
-            case Load(buffer, position):
-                return self.load(line, buffer, position.literal, names)
-            case Apply(term, operands, dtype, casts):
-                renamed = tuple([(key, _renamed(text, names)) for key, text in operands])
-                return expression_text(Apply(term, renamed, dtype, casts))
-            case IndexValue(index):
-                return f"int64({index.literal})"
-        return expression_text(expression)
 
-    def load(
-        self, line: StraightLineCode, buffer: Buffer, literal: int, names: dict[str, str]
-    ) -> str:
-        _, number, first = line.roles[buffer.word]
-        if number < len(self.carried):
-            return f"c{number}_{first + literal}"
-        row = number - len(self.carried)
-        if row < len(self.rows):
-            return f"row{row}[{_position('row', row, first + literal)}]"
-        return f"{names[buffer.name]}[{literal}]"
+def _comments(code: ScalarCode) -> list[str]:
+    found: list[str] = []
+    for part in code.parts:
+        if isinstance(part, Straight):
+            found += part.kernel.comment
+        elif isinstance(part, Inside):
+            found += ["loop inside", *_comments(part.loop.code)]
+    return found
 
 
-def _position(name: str, number: int, element: int) -> str:
-    return f"{name}_stride{number} * trip + {element}"
+def _named(key: Hashable) -> str:
+    """What the name of a word begins with."""
+    if isinstance(key, str):
+        return key
+    if isinstance(key, tuple) and isinstance(key[0], str):
+        return key[0].replace(" ", "_")
+    return "x"
+
+
+def _text(expression: Expression, names: dict[str, str], places: dict[str, _Place]) -> str:
+    match expression:
+        case Load(buffer, position):
+            return places[buffer.name].element(position.literal, buffer.dtype)
+        case Apply(term, operands, dtype, casts):
+            renamed = tuple([(key, _renamed(text, names)) for key, text in operands])
+            return expression_text(Apply(term, renamed, dtype, casts))
+        case IndexValue(index):
+            return f"int64({index.literal})"
+    return expression_text(expression)
 
 
 def _renamed(text: str, names: dict[str, str]) -> str:

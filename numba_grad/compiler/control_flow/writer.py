@@ -9,19 +9,25 @@ from one buffer and written to another, in a ring of buffers (`carried_state.py`
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from numba_grad.compiler.control_flow.register_loops import (
     GOES_ON,
-    MOST_CARRIED,
-    PROGRESS,
     PROGRESS_WORDS,
     TRIPS,
-    StraightLineCode,
     register_loop,
     start_source,
-    straight_line,
+)
+from numba_grad.compiler.control_flow.scalar_code import (
+    ARENA,
+    MOST_CARRIED,
+    PROGRESS,
+    Beginning,
+    BodySteps,
+    KnownTrips,
+    Opened,
+    ScalarCode,
 )
 from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, flatten
 from numba_grad.compiler.passes.small_branches import small_branches
@@ -44,29 +50,11 @@ ENDLESS = 1 << 62
 
 
 @immutable
-class Opened:
-    """Memory of a body that who runs it decides about: an "argument", a "result", or the "arena"
-    of what it needs meanwhile."""
-
-    kind: str
-    number: int = 0
-
-
-@immutable
 class AmongWords:
     """Memory among the words of the steps, from the one of this number on: where the host walks
     rows."""
 
     position: int
-
-
-@immutable
-class BodySteps:
-    """The steps of a graph, over `Opened` memory."""
-
-    steps: list[ScheduledStep]
-    arena_bytes: int
-    in_place: frozenset[int] = frozenset()  # results that are in the memory of their argument
 
 
 @immutable
@@ -229,6 +217,7 @@ class Writer:
         if not type.nbytes:
             return []
         step = self.target.copy_step(type.dtype.itemsize, type.nbytes)
+        step.origin = type
         return self.pointing(step, [source, target, *step.words])
 
     def pointing(
@@ -386,7 +375,7 @@ class Writer:
             self.placed[number] = Place(final.memory, final.offset // type.dtype.itemsize)
 
     def finish_rows(self, number: int, type: Type, length: int) -> None:
-        """Copy rows that have been placed in other memory, if they must be an array of their own."""
+        """Copy rows that lie in other memory, if they must be an array of their own."""
         if self.is_own(number):
             place, rows = self.placed[number], type.of_shape((length, *type.shape))
             source = Pointer(place.memory, place.offset * type.dtype.itemsize)
@@ -403,8 +392,8 @@ class Writer:
 
     def register_loop(
         self,
-        line: StraightLineCode,
-        test: StraightLineCode | None,
+        code: ScalarCode,
+        test: ScalarCode | None,
         carried: Sequence[tuple[Type, Pointer]],
         rows: Sequence[tuple[Type, Moving]],
         results: Sequence[tuple[Type, Moving]],
@@ -418,10 +407,12 @@ class Writer:
         """
         types = [type for type, _ in carried]
         made = register_loop(
-            line, test, types, [type for type, _ in rows], [type for type, _ in results]
+            code, test, types, [type for type, _ in rows], [type for type, _ in results]
         )
         progress = Pointer(self.temporary(8 * PROGRESS_WORDS), 0)
-        words: dict[object, Word | Moving] = {PROGRESS: progress}
+        words: dict[object, Word | Moving] = {**made.values, PROGRESS: progress}
+        if ARENA in made.words:
+            words[ARENA] = Pointer(self.temporary(code.arena_bytes), 0)
         words |= {("carried", k): pointer for k, (_, pointer) in enumerate(carried)}
         of_entries = list(zip(types, entries, strict=True))
         for name, group in (("row", rows), ("result", results), ("entry", of_entries)):
@@ -433,9 +424,12 @@ class Writer:
         is_moving = any(isinstance(word, Moving) for word in words.values())
         from_memory = isinstance(trips, Pointer)
         self.kernel(start_source(from_memory=from_memory), [progress, trips])
-        own: list[Any] = [words.get(word, word) for word in made.words]
+        self.steps[-1].origin = Beginning()
+        own = [words[key] for key in made.words]
         step = ScheduledStep(made.source, [], Tasks(1, 1), [], 0, made.operations)
         if isinstance(trips, int) and trips <= made.steps_of_a_run and not is_moving:
+            if label is None:
+                step.origin = KnownTrips(made, trips)
             self.pointing(step, own)
             return progress
         passes = Pointer(self.temporary(8), 0)
@@ -481,30 +475,6 @@ def _distinct(outputs: Sequence[Node], arguments: Sequence[Node]) -> list[Node]:
         seen.add(node)
         result.append(node)
     return result
-
-
-def line_of(
-    body: BodySteps, constants: Sequence[Pointer], types: Sequence[Type], rows: int
-) -> StraightLineCode | None:
-    """The body as straight-line code, if it is."""
-    if len(body.steps) != 1:
-        return None
-    [step] = body.steps
-    nest = step.loop_nest
-    buffers = {} if nest is None else {buffer.word: buffer for buffer in nest.buffers}
-    words = [*step.words]
-    roles = {}
-    for number, word in enumerate(step.words):
-        if not (isinstance(word, Pointer) and isinstance(word.memory, Opened)):
-            continue
-        kind, which = word.memory.kind, word.memory.number
-        if number not in buffers or kind == "arena":
-            return None
-        roles[number] = (kind, which, word.offset // buffers[number].dtype.itemsize)
-        if kind == "argument" and which >= len(types) + rows:
-            words[number] = further(constants[which - len(types) - rows], word.offset)
-    line = straight_line(step, roles)
-    return None if line is None else replace(line, words=words)
 
 
 def rows_from(start: Pointer, nbytes: int, length: int, reverse: bool) -> Moving:

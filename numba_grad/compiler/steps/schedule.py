@@ -42,6 +42,8 @@ class ScheduledStep:
     control: int = 0  # a `Control`, which runs no kernel
     loop_nest: LoopNest | None = None  # what the kernel was made from
     phase: Phase = Phase.NONE
+    # What it does, if a loop around it may do that in a kernel of its own: of a loop or a copy.
+    origin: object = None
 
     def over(self, words: list[Word], memory: list[SegmentMemory]) -> "ScheduledStep":
         """The same step on other memory. Bodies of loops have many, and `replace` takes 3 us."""
@@ -57,6 +59,7 @@ class ScheduledStep:
             self.control,
             self.loop_nest,
             self.phase,
+            self.origin,
         )
 
     @property
