@@ -52,6 +52,30 @@ class RowPart(NamedTuple):
             )
         )
 
+    def within(self, other: "RowPart") -> "RowPart | None":
+        """The same elements as a part of another one, if they all belong to it, and that has all
+        between its first and last one."""
+        is_inside = all(
+            other_step == 1 and other_start <= start and last <= other_start + other_size - 1
+            for start, last, other_start, other_size, other_step in zip(
+                self.starts, self._last(), *other, strict=True
+            )
+        )
+        if not is_inside:
+            return None
+        starts = tuple([a - b for a, b in zip(self.starts, other.starts, strict=True)])
+        return self._replace(starts=starts)
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """Of an array of rows."""
+        own = zip(*self, strict=True)
+        return (slice(None), *[slice(a, a + n * step, step) for a, n, step in own])
+
+    def _last(self) -> list[int]:
+        """The last index along each axis."""
+        return [start + (size - 1) * step for start, size, step in zip(*self, strict=True)]
+
 
 def row_access(node: Node) -> int:
     if node.op is UPDATE:
@@ -100,7 +124,9 @@ class _Chain:
             place = bisect_right(numbers, source, key=_number_of) - 1
             if place >= 0 and numbers[place][0] > latest:
                 latest, value = numbers[place]
-                found = _Found(value if other == part else None, latest)
+                within = None if other == part else self.meetings.within(part, other)
+                has_all = other == part or within is not None
+                found = _Found(value if has_all else None, latest, within)
         return found
 
 
@@ -111,6 +137,13 @@ class _Meetings:
     def __init__(self, parts: list[RowPart]) -> None:
         self.parts = parts
         self.known: dict[tuple[int, ...], list[int]] = {}
+        self.insides: dict[tuple[int, int], RowPart | None] = {}
+
+    def within(self, part: int, other: int) -> "RowPart | None":
+        """Where a part is in another one that has it."""
+        if (part, other) not in self.insides:
+            self.insides[part, other] = self.parts[part].within(self.parts[other])
+        return self.insides[part, other]
 
     def among(self, others: Iterable[int], part: int) -> list[int]:
         key = (part, *others)
@@ -123,8 +156,9 @@ class _Meetings:
 
 
 class _Found(NamedTuple):
-    assigned: int | None  # the number of what was assigned, if that was just this part
+    assigned: int | None  # the number of what was assigned, if that has all of this part
     array: int  # that of the array as it was then
+    within: RowPart | None = None  # which part of what was assigned it is, if not all
 
 
 class RowAccesses(NamedTuple):
@@ -149,6 +183,7 @@ class ReadAgain(NamedTuple):
     """By the numbers of reads of arrays with assigned rows."""
 
     assigned: dict[int, int]  # what was assigned there
+    within: dict[int, RowPart]  # of those that read a part of that: which
     before: dict[int, int]  # else the first array that has the same there
     windows: dict[int, list["int | BaseRow"]]  # of several rows, what was assigned to each
 
@@ -165,6 +200,7 @@ def rows_read_again(
     meetings = _Meetings(accesses.parts)
     chains: dict[int, _Chain] = {}  # by the number of an assignment
     assigned: dict[int, int] = {}
+    within: dict[int, RowPart] = {}
     before: dict[int, int] = {}
     windows: dict[int, list[int | BaseRow]] = {}
     early: dict[int, list[int]] = {}  # windows of arrays that nobody has assigned a row to, yet
@@ -193,10 +229,12 @@ def rows_read_again(
             found = chain.found(source, row, part)
             if found is not None and found.assigned is not None:
                 assigned[number] = found.assigned
+                if found.within is not None:
+                    within[number] = found.within
             elif found is not None:
                 before[number] = found.array
     known = {number: found for number, found in windows.items() if found}
-    return ReadAgain(assigned, before, known)
+    return ReadAgain(assigned, within, before, known)
 
 
 def _window(
@@ -208,7 +246,9 @@ def _window(
     for k in range(params["sizes"][0]):
         row = params["starts"][0] + k * params["steps"][0]
         there = chain.found(source, row, part)
-        if there is None or (there.assigned is None and there.array != chain.base):
+        if there is None or there.within is not None:
+            return []
+        if there.assigned is None and there.array != chain.base:
             return []
         base = BaseRow(chain.base, row, part)
         found.append(base if there.assigned is None else there.assigned)

@@ -70,7 +70,7 @@ class BodyOfStep:
         pairs = zip(recorded.inputs_of(number), following, strict=True)
         given = [self._input((place, k), x, y) for k, (x, y) in enumerate(pairs)]
         if number in recorded.read_again or number in recorded.windows:
-            return as_read_again(node, given)
+            return as_read_again(node, given, recorded.read_within.get(number))
         # A step that says `y[0]` several times is differentiated as if it said so once.
         own = int(recorded.signatures[number]), int(recorded.row_starts[number])
         key = (*own, *map(id, given))

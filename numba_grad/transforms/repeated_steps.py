@@ -107,6 +107,7 @@ class RecordedGraph:
         # What nodes read in the graph, where reads of rows are not taken for what was assigned.
         self.inputs_in_graph = self.inputs
         self.read_again: set[int] = set()  # reads of rows that were assigned
+        self.read_within: dict[int, RowPart] = {}  # those of them that read a part of what was
         self.read_earlier: set[int] = set()  # and of others, that the array has had before
         self.windows: set[int] = set()  # of several rows, whose inputs are these rows
         self.base_rows: dict[BaseRow, int] = {}  # those that no step has assigned, as numbers
@@ -155,16 +156,23 @@ class RecordedGraph:
         accesses = RowAccesses(
             self.row_accesses, self.row_starts, self.part_numbers, self.row_parts
         )
-        assigned, before, windows = rows_read_again(
+        assigned, self.read_within, before, windows = rows_read_again(
             accesses, self.inputs, self.first_inputs, self.nodes
         )
         for number, source in before.items():
             self.inputs[self.first_inputs[number]] = source
         for number, source in assigned.items():
-            self.inputs[self.first_inputs[number]] = self._as_it_is_read(source, number)
+            if number not in self.read_within:
+                source = self._as_it_is_read(source, number)
+            self.inputs[self.first_inputs[number]] = source
         self.read_earlier.update(before)
         again = list(assigned)
-        self.signatures[again] += 2 * (int(self.signatures.max(initial=0)) // 2 + 1)
+        apart = 2 * (int(self.signatures.max(initial=0)) // 2 + 1)
+        self.signatures[again] += apart
+        # And each part is an operation of its own kind.
+        kinds: dict[RowPart, int] = {}
+        for number, part in self.read_within.items():
+            self.signatures[number] += apart * kinds.setdefault(part, len(kinds) + 1)
         self.row_starts[again] = 0
         self.row_accesses[again] = RowAccess.NONE
         self.read_again.update(again)

@@ -10,6 +10,7 @@ from numba_grad.graph.node import OPS, Node, leaf, record
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params, slice_params
+from numba_grad.transforms.assigned_rows import RowPart
 
 _HIGHEST_BLOCK = 16  # of rows, which overlap those of the next step or leave out some
 _SLICE, _CONCATENATE = OPS["slice"], OPS["concatenate"]
@@ -93,8 +94,11 @@ def rows_of(stack: Node, first: int, count: int, axis: int) -> Node:
     return x
 
 
-def as_read_again(node: Node, rows: Sequence[Node]) -> Node:
-    """What a read of rows gives, of what was assigned to them."""
+def as_read_again(node: Node, rows: Sequence[Node], part: RowPart | None = None) -> Node:
+    """What a read of rows gives, of what was assigned to them, or of a part of that."""
     x = rows[0] if len(rows) == 1 else record(_CONCATENATE, tuple(rows), {"axis": 0})
+    if part is not None:
+        starts, sizes, steps = ((value, *rest) for value, rest in zip((0, 1, 1), part, strict=True))
+        x = record(_SLICE, (x,), {"starts": starts, "sizes": sizes, "steps": steps})
     x = reshape(x, node.shape)
     return x if node.requires_grad else OPS["detach"](x)

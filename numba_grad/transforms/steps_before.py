@@ -90,11 +90,12 @@ class Comparison:
         recorded, found = self.recorded, self.found
         while self._open:
             place, number = self._open.pop()
-            while number in recorded.read_again:
+            while number in recorded.read_again and number not in recorded.read_within:
                 reader, [number] = recorded.nodes[number], recorded.inputs_of(number)
                 if recorded.node(number).requires_grad and not reader.requires_grad:
                     return False
-            if self.steps.first + place in recorded.read_again:
+            own = self.steps.first + place
+            if own in recorded.read_again and own not in recorded.read_within:
                 [(x, y)] = self._inputs(place)
                 if not self._goes_in(place, 0, x, y, number):
                     return False
@@ -215,7 +216,8 @@ class Comparison:
             arrays.append(array)
         node = recorded.nodes[own]
         if own in recorded.read_again:
-            return arrays[0].reshape(node.shape)
+            part = recorded.read_within.get(own)
+            return (arrays[0] if part is None else arrays[0][part.slices]).reshape(node.shape)
         if own in recorded.windows:
             return np.concatenate(arrays).reshape(node.shape)
         if node.op.reference is None:
