@@ -1,4 +1,5 @@
-"""Rows that the steps of a Python loop assign to an array: `states[k + 1] = step(states[k])`.
+"""Rows that the steps of a Python loop assign to an array: `states[k + 1] = step(states[k])`. Or
+its columns, `states[:, k + 1] = ...`: a row here is what has one index along one axis.
 
 Each assignment gives another array, of which the next step changes the next row, or a part of it.
 As the inputs of one loop these would be arrays of all rows that go from step to step. So a part of
@@ -14,6 +15,7 @@ import numpy as np
 
 from numba_grad.graph.node import OPS, Node
 from numba_grad.immutable import NamedTuple
+from numba_grad.transforms.loop_sizes import FEWEST_STEPS
 
 UPDATE, SLICE = OPS["update_slice"], OPS["slice"]
 
@@ -35,20 +37,30 @@ class RowAccess:
     WRITES = 4  # any elements (`written_parts.py`)
 
 
-class RowPart(NamedTuple):
-    """Which elements of a row, along the other axes."""
+Place = tuple[int, ...]
 
-    starts: tuple[int, ...]
-    sizes: tuple[int, ...]
-    steps: tuple[int, ...]
+
+class RowPart(NamedTuple):
+    """Which elements of a row, along the other axes, and along which axis the rows are."""
+
+    starts: Place
+    sizes: Place
+    steps: Place
+    axis: int = 0
+
+    def of_rows(self, first: int, count: int, distance: int) -> tuple[Place, Place, Place]:
+        """Starts, sizes and steps of the part in several rows."""
+        given = (first, self.starts), (count, self.sizes), (distance, self.steps)
+        starts, sizes, steps = [(*x[: self.axis], row, *x[self.axis :]) for row, x in given]
+        return starts, sizes, steps
 
     def meets(self, other: "RowPart") -> bool:
-        """Whether they may have elements in common."""
+        """Whether they may have elements in common, if they are of one row."""
         return all(
             start < other_start + (other_size - 1) * other_step + 1
             and other_start < start + (size - 1) * step + 1
             for start, size, step, other_start, other_size, other_step in zip(
-                *self, *other, strict=True
+                *self[:3], *other[:3], strict=True
             )
         )
 
@@ -58,7 +70,7 @@ class RowPart(NamedTuple):
         is_inside = all(
             other_step == 1 and other_start <= start and last <= other_start + other_size - 1
             for start, last, other_start, other_size, other_step in zip(
-                self.starts, self._last(), *other, strict=True
+                self.starts, self._last(), *other[:3], strict=True
             )
         )
         if not is_inside:
@@ -66,24 +78,20 @@ class RowPart(NamedTuple):
         starts = tuple([a - b for a, b in zip(self.starts, other.starts, strict=True)])
         return self._replace(starts=starts)
 
-    @property
-    def slices(self) -> tuple[slice, ...]:
-        """Of an array of rows."""
-        own = zip(*self, strict=True)
-        return (slice(None), *[slice(a, a + n * step, step) for a, n, step in own])
-
     def _last(self) -> list[int]:
         """The last index along each axis."""
-        return [start + (size - 1) * step for start, size, step in zip(*self, strict=True)]
+        return [start + (size - 1) * step for start, size, step in zip(*self[:3], strict=True)]
 
 
 def row_access(node: Node) -> int:
     if node.op is UPDATE:
+        axis = row_axis(node)
         array, value = node.inputs
-        is_one_of_several = value.shape[:1] == (1,) and array.shape[0] > 1
+        is_one_of_several = value.shape[axis : axis + 1] == (1,) and array.shape[axis] > 1
         return RowAccess.ASSIGNS if is_one_of_several else RowAccess.NONE
     if node.op is SLICE and node.inputs and node.inputs[0].shape:
-        rows, count = node.inputs[0].shape[0], node.params["sizes"][0]
+        axis = row_axis(node)
+        rows, count = node.inputs[0].shape[axis], node.params["sizes"][axis]
         if count == 1:
             return RowAccess.READS
         is_window = 2 <= count <= LONGEST_WINDOW and count < rows
@@ -91,19 +99,35 @@ def row_access(node: Node) -> int:
     return RowAccess.NONE
 
 
+def row_axis(node: Node) -> int:
+    """Along which axis an assignment or a slice has one index: the first one, but where that is
+    shorter than any loop is, the longest."""
+    shape = node.inputs[0].shape
+    sizes = node.inputs[1].shape if node.op is UPDATE else node.params["sizes"]
+    if len(shape) < 2 or shape[0] == 1 or (sizes[0] == 1 and shape[0] >= FEWEST_STEPS):
+        return 0
+    axes = [k for k, size in enumerate(sizes) if size == 1]
+    return max(axes, key=shape.__getitem__, default=0)
+
+
 def row_part(node: Node) -> RowPart:
     """Of a node that has to do with rows."""
     sizes = node.inputs[1].shape if node.op is UPDATE else node.params["sizes"]
-    return RowPart(node.params["starts"][1:], sizes[1:], node.params["steps"][1:])
+    axis = row_axis(node)
+    of_others = [
+        (*x[:axis], *x[axis + 1 :]) for x in (node.params["starts"], sizes, node.params["steps"])
+    ]
+    return RowPart(*of_others, axis)
 
 
 class _Chain:
     """Assignments to one array, each to what the one before has left."""
 
-    __slots__ = ("base", "last", "meetings", "rows")
+    __slots__ = ("axis", "base", "last", "meetings", "rows")
 
-    def __init__(self, base: int, meetings: "_Meetings") -> None:
+    def __init__(self, base: int, axis: int, meetings: "_Meetings") -> None:
         self.meetings = meetings
+        self.axis = axis  # along which it has rows
         self.base = base  # the number of the array before the first
         self.last = base
         # By row and part: (assignment, value).
@@ -212,14 +236,16 @@ def rows_read_again(
     for number, kind, source, row, part in zip(
         numbers.tolist(), kinds, sources.tolist(), rows, part_numbers, strict=True
     ):
-        chain = chains.get(source)
+        chain, axis = chains.get(source), accesses.parts[part].axis
         if kind == is_assigned:
-            if chain is None or chain.last != source:
-                chain = _Chain(source, meetings)
+            if chain is None or chain.last != source or chain.axis != axis:
+                chain = _Chain(source, axis, meetings)
                 for window in early.pop(source, ()):
                     windows[window] = _window(chain, source, nodes[window], accesses, window)
             chains[number] = chain
             chain.assign(number, int(inputs[first_inputs[number] + 1]), row, part)
+        elif chain is not None and chain.axis != axis:
+            continue
         elif kind == is_window:
             if chain is None:
                 early.setdefault(source, []).append(number)

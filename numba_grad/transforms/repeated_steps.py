@@ -5,6 +5,7 @@ inputs are at the same distance (in this step or an earlier one), or the same no
 numbers and rows that follow each other.
 """
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from numba_grad.transforms.assigned_rows import (
     RowAccesses,
     RowPart,
     row_access,
+    row_axis,
     row_part,
     rows_read_again,
 )
@@ -112,6 +114,7 @@ class RecordedGraph:
         self.windows: set[int] = set()  # of several rows, whose inputs are these rows
         self.base_rows: dict[BaseRow, int] = {}  # those that no step has assigned, as numbers
         if (self.row_accesses == RowAccess.ASSIGNS).any():
+            self._take_few_rows_for_operations()
             self._read_assigned_rows()
         self._take_written_parts()
         # Whether a node changes an array that is no part of a loop.
@@ -148,6 +151,25 @@ class RecordedGraph:
         if x.type.size > LARGEST_VALUE or x.type.device != CPU or self.is_read_at_calls(x):
             return x
         return (x.type, x.value.tobytes())
+
+    def _take_few_rows_for_operations(self) -> None:
+        """Take assignments to an array that gets fewer rows than there are steps, as the values at
+        both ends of a state, for operations as others."""
+        numbers = np.flatnonzero(self.row_accesses == RowAccess.ASSIGNS)
+        sources = self.inputs[self.first_inputs[numbers]]
+        first_of: dict[int, int] = {}  # by the number of an assignment, the first to that array
+        for number, source in zip(numbers.tolist(), sources.tolist(), strict=True):
+            first_of[number] = first_of.get(source, number)
+        counts = Counter(first_of.values())
+        few = [x for x, first in first_of.items() if counts[first] < self.fewest_steps]
+        kinds: dict[tuple[int, int], int] = {}
+        kind = int(self.signatures.max(initial=0)) // 2 + 1
+        for number in few:
+            own = int(self.signatures[number]), int(self.row_starts[number])
+            if own[0]:
+                self.signatures[number] = 2 * kinds.setdefault(own, kind + len(kinds)) + own[0] % 2
+        self.row_starts[few] = 0
+        self.row_accesses[few] = RowAccess.NONE
 
     def _read_assigned_rows(self) -> None:
         """Take what was assigned for what reads it again: an operation of its own kind, whose value
@@ -231,8 +253,8 @@ class RecordedGraph:
             return x
         if x not in self.base_rows:
             part = self.row_parts[x.part_number]
-            starts, steps = (x.row, *part.starts), (1, *part.steps)
-            params = {"starts": starts, "sizes": (1, *part.sizes), "steps": steps}
+            starts, sizes, steps = part.of_rows(x.row, 1, 1)
+            params = {"starts": starts, "sizes": sizes, "steps": steps}
             with recording(True):
                 self.others.append(record(_SLICE, (self.node(x.array),), params))
             self.base_rows[x] = -len(self.others)
@@ -500,10 +522,10 @@ def _signatures(
             continue
         rest: object = None
         if assigns:
-            row_starts[k], rest = params["starts"][0], int(part_numbers[k])
+            row_starts[k], rest = params["starts"][row_axis(node)], int(part_numbers[k])
         elif node.op is _SLICE and _may_move(node):
-            row_starts[k] = params["starts"][0]
-            rest = params["starts"][1:], params["sizes"], params["steps"], params.get("dropped")
+            row_starts[k] = params["starts"][row_axis(node)]
+            rest = row_part(node), params["sizes"], params.get("dropped")
         elif params is not NO_PARAMS:
             if id(params) not in names:
                 names[id(params)] = _name_of(params)
@@ -518,7 +540,7 @@ def _signatures(
 def _may_move(slice: Node) -> bool:
     """Whether it is of one row, or of so few that steps may read others in their place."""
     [x], sizes = slice.inputs, slice.params["sizes"]
-    if not sizes or sizes[0] == 1:
+    if not sizes or sizes[row_axis(slice)] == 1:
         return bool(sizes)
     return slice.params["steps"][0] == 1 and FEWEST_STEPS * sizes[0] <= x.shape[0]
 

@@ -7,7 +7,7 @@ from numba_grad.graph.walk import copied
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params
 from numba_grad.transforms.assigned_rows import UPDATE
-from numba_grad.transforms.rows_of_steps import RowsOfPlace, flipped, row_of, rows_of
+from numba_grad.transforms.rows_of_steps import RowsOfPlace, flipped, row_of, rows_along, rows_of
 from numba_grad.transforms.steps_of_loop import StepsOfLoop
 from numba_grad.transforms.written_parts import WrittenPart, with_written
 
@@ -194,8 +194,9 @@ class ResultsOfSteps(StepsOfLoop):
                     rows = rows if move > 0 else flipped(rows)
                     apart = abs(move) // count
                     first -= (count - 1) * apart if move < 0 else 0
-                    params = region_params((first, *part.starts), (apart, *part.steps))
-                    array = record(UPDATE, (array, rows), params)
+                    starts, _, steps_apart = part.of_rows(first, 1, apart)
+                    params = region_params(starts, steps_apart)
+                    array = record(UPDATE, (array, rows_along(rows, part.axis)), params)
             found[chain[-1]] = array
         return found
 

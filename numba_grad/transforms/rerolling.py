@@ -22,7 +22,7 @@ from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.assigned_rows import RowAccess
+from numba_grad.transforms.assigned_rows import RowAccess, row_axis
 from numba_grad.transforms.body_of_step import BodyOfStep, Read
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loop_sizes import MOST_LOOPS
@@ -34,7 +34,7 @@ from numba_grad.transforms.loops_in_steps import (
 )
 from numba_grad.transforms.repeated_steps import RecordedGraph, Steps, is_fit
 from numba_grad.transforms.rerolled import Rerolled, ResultsOfSteps
-from numba_grad.transforms.rows_of_steps import any_rows, blocks, flipped
+from numba_grad.transforms.rows_of_steps import any_rows, blocks, flipped, rows_in_front
 from numba_grad.transforms.steps_of_loop import Reads
 from numba_grad.transforms.written_parts import WrittenPart, parts_written_in
 
@@ -253,7 +253,9 @@ class _Loop(ResultsOfSteps):
         place, k = run[0]
         number = steps.first + place
         column = self._column(number, k)
-        x, params = recorded.node(int(column[0])), recorded.nodes[number].params
+        reader = recorded.nodes[number]
+        axis = row_axis(reader)
+        x, params = rows_in_front(recorded.node(int(column[0])), reader.params, axis)
         if self._reads_any_row(place):
             return any_rows(x, params, self._row_starts(place)) if len(run) == 1 else None
         first, move = self._rows(number)

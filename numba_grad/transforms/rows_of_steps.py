@@ -17,6 +17,24 @@ _SLICE, _CONCATENATE = OPS["slice"], OPS["concatenate"]
 _FLIP = OPS["flip"]
 
 
+def rows_in_front(x: Node, params: Mapping[str, Any], axis: int) -> tuple[Node, Mapping[str, Any]]:
+    """An array, and the params of a slice of it, with the axis of rows as the first one."""
+    if not axis:
+        return x, params
+    axes = (axis, *range(axis), *range(axis + 1, len(x.shape)))
+    names = ("starts", "sizes", "steps")
+    moved = {name: tuple([params[name][k] for k in axes]) for name in names}
+    return record(OPS["transpose"], (x,), {"axes": axes}), moved
+
+
+def rows_along(rows: Node, axis: int) -> Node:
+    """Rows that lie along the first axis, along another one."""
+    if not axis:
+        return rows
+    axes = (*range(1, axis + 1), 0, *range(axis + 1, len(rows.shape)))
+    return record(OPS["transpose"], (rows,), {"axes": axes})
+
+
 def any_rows(x: Node, params: Mapping[str, Any], starts: np.ndarray) -> Node | None:
     """Slices as the one of these params, but of these rows."""
     height, *sizes = params["sizes"]
@@ -88,17 +106,14 @@ def rows_of(stack: Node, first: int, count: int, axis: int) -> Node:
         starts = (first, *(0 for _ in rest))
         steps = tuple(1 for _ in stack.shape)
         x = record(_SLICE, (x,), {"starts": starts, "sizes": (count, *rest), "steps": steps})
-    if axis:
-        axes = (*range(1, axis + 1), 0, *range(axis + 1, len(stack.shape)))
-        x = record(OPS["transpose"], (x,), {"axes": axes})
-    return x
+    return rows_along(x, axis)
 
 
 def as_read_again(node: Node, rows: Sequence[Node], part: RowPart | None = None) -> Node:
     """What a read of rows gives, of what was assigned to them, or of a part of that."""
     x = rows[0] if len(rows) == 1 else record(_CONCATENATE, tuple(rows), {"axis": 0})
     if part is not None:
-        starts, sizes, steps = ((value, *rest) for value, rest in zip((0, 1, 1), part, strict=True))
+        starts, sizes, steps = part.of_rows(0, 1, 1)
         x = record(_SLICE, (x,), {"starts": starts, "sizes": sizes, "steps": steps})
     x = reshape(x, node.shape)
     return x if node.requires_grad else OPS["detach"](x)

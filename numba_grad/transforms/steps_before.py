@@ -217,7 +217,11 @@ class Comparison:
         node = recorded.nodes[own]
         if own in recorded.read_again:
             part = recorded.read_within.get(own)
-            return (arrays[0] if part is None else arrays[0][part.slices]).reshape(node.shape)
+            if part is None:
+                return arrays[0].reshape(node.shape)
+            along = zip(*part.of_rows(0, 1, 1), strict=True)
+            own_part = tuple([slice(a, a + size * step, step) for a, size, step in along])
+            return arrays[0][own_part].reshape(node.shape)
         if own in recorded.windows:
             return np.concatenate(arrays).reshape(node.shape)
         if node.op.reference is None:

@@ -274,7 +274,8 @@ class StepsOfLoop:
             rows.append({*before, *recorded.row_starts[steps.first + place + moves].tolist()})
             parts.append(recorded.row_parts[recorded.part_numbers[steps.first + place]])
         return any(
-            parts[i].meets(parts[k]) and not rows[i].isdisjoint(rows[k])
+            parts[i].axis != parts[k].axis
+            or (parts[i].meets(parts[k]) and not rows[i].isdisjoint(rows[k]))
             for k in range(len(chain))
             for i in range(k)
         )
