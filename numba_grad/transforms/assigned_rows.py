@@ -114,10 +114,12 @@ def row_part(node: Node) -> RowPart:
     """Of a node that has to do with rows."""
     sizes = node.inputs[1].shape if node.op is UPDATE else node.params["sizes"]
     axis = row_axis(node)
-    of_others = [
-        (*x[:axis], *x[axis + 1 :]) for x in (node.params["starts"], sizes, node.params["steps"])
-    ]
-    return RowPart(*of_others, axis)
+
+    def of_others(values: Place) -> Place:
+        return (*values[:axis], *values[axis + 1 :])
+
+    starts, steps = node.params["starts"], node.params["steps"]
+    return RowPart(of_others(starts), of_others(sizes), of_others(steps), axis)
 
 
 class _Chain:

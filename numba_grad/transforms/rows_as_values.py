@@ -10,12 +10,13 @@ So what goes from step to step is rows, not the whole array with all of its rows
 would be another whole array for each part that is written or read.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from numba_grad.graph.node import OPS, Node, record, recording
 from numba_grad.graph.walk import copied
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import Shape, region_params, slice_params
+from numba_grad.transforms.loop_sizes import FEWEST_STEPS
 
 _UPDATE, _SLICE = OPS["update_slice"], OPS["slice"]
 
@@ -28,7 +29,7 @@ def with_rows_as_values(order: Sequence[Node], roots: Container[Node]) -> list[N
     """
     if not any(node.op is _UPDATE and _writes_part(node) for node in order):
         return list(order)
-    rows = _Rows(roots, _read_after_a_write(order))
+    rows = _Rows(roots, _read_after_a_write(order), _axes_of_rows(order))
     rows.go_through(order)
     return rows.kept
 
@@ -40,7 +41,7 @@ def copies_with_rows_as_values(order: Sequence[Node], fixed: Container[Node]) ->
     """
     if not any(node.op is _UPDATE and _writes_part(node) for node in order):
         return {}
-    rows = _CopiedRows(fixed, _read_after_a_write(order))
+    rows = _CopiedRows(fixed, _read_after_a_write(order), _axes_of_rows(order))
     rows.go_through(order)
     return rows.copies
 
@@ -56,29 +57,65 @@ def _read_after_a_write(order: Sequence[Node]) -> set[Node]:
     return found
 
 
+def _axes_of_rows(order: Sequence[Node]) -> dict[Node, int]:
+    """Along which axis each array that is written to has rows: one that all assignments since the
+    first have one index along; of several the first one, but where that is shorter than any loop
+    is, the longest."""
+    first_of: dict[Node, Node] = {}  # the array before the first assignment
+    found: dict[Node, list[int]] = {}
+    for node in order:
+        if node.op is _UPDATE:
+            x, v = node.inputs
+            first = first_of[node] = first_of.get(x, x)
+            axes = found.get(first, range(len(x.shape)))
+            found[first] = [k for k in axes if v.shape[k] == 1 and x.shape[k] > 1]
+    axis_of = {}
+    for first, axes in found.items():
+        shape = first.shape
+        is_first = not axes or (axes[0] == 0 and shape[0] >= FEWEST_STEPS)
+        axis_of[first] = 0 if is_first else max(axes, key=shape.__getitem__)
+    return axis_of | {node: axis_of[first] for node, first in first_of.items()}
+
+
 def _writes_part(node: Node) -> bool:
+    """Whether it is to some of a row."""
     x, v = node.inputs
-    return _row(x, v.shape, node.params) is not None and v.shape[1:] != x.shape[1:]
+    pairs = list(zip(v.shape, x.shape, strict=True))
+    has_one_index = any(size == 1 < whole for size, whole in pairs)
+    return has_one_index and all(v.shape) and sum(size != whole for size, whole in pairs) > 1
 
 
-def _row(x: Node, sizes: Shape, params: dict[str, Shape]) -> int | None:
+def _row(x: Node, sizes: Shape, params: dict[str, Shape], axis: int) -> int | None:
     """Which row of `x`, that has several, the region is a part of."""
-    if sizes[:1] != (1,) or x.shape[0] < 2 or not all(sizes):
+    if sizes[axis : axis + 1] != (1,) or x.shape[axis] < 2 or not all(sizes):
         return None
-    return params["starts"][0]
+    return params["starts"][axis]
 
 
 class _Chain:
     """Assignments to rows of one array, each to what the one before has left."""
 
-    __slots__ = ("array", "base", "dirty", "last", "rows")
+    __slots__ = ("array", "axis", "base", "dirty", "last", "rows")
 
-    def __init__(self, base: Node) -> None:
+    def __init__(self, base: Node, axis: int) -> None:
+        self.axis = axis  # along which there are rows
         self.base = base  # the array before the first
         self.last = base  # what was recorded as the array after the last
         self.array = base  # the array with all rows but the dirty one
         self.dirty: int | None = None
         self.rows: dict[int, Node] = {}  # what is in a row now
+
+    def origin(self, row: int) -> Shape:
+        """Where a row begins."""
+        return tuple([row if k == self.axis else 0 for k in range(len(self.base.shape))])
+
+    def sizes(self) -> Shape:
+        """Of a row."""
+        return tuple([1 if k == self.axis else n for k, n in enumerate(self.base.shape)])
+
+    def within(self, starts: Shape) -> Shape:
+        """The same place in the row that it is in."""
+        return tuple([0 if k == self.axis else start for k, start in enumerate(starts)])
 
 
 class _Rows:
@@ -87,9 +124,11 @@ class _Rows:
     `roots` stay, and so do `versions`: arrays that are read again when more was assigned to them.
     """
 
-    def __init__(self, roots: Container[Node], versions: Container[Node]) -> None:
+    def __init__(
+        self, roots: Container[Node], versions: Container[Node], axes: Mapping[Node, int]
+    ) -> None:
         self.kept: list[Node] = []
-        self._roots, self._versions = roots, versions
+        self._roots, self._versions, self._axes = roots, versions, axes
         self._chains: dict[Node, _Chain] = {}  # by what was recorded as their array
         self._instead: dict[Node, Node] = {}
         self._constant: set[Node] = set()
@@ -133,7 +172,7 @@ class _Rows:
         if chain.dirty is None:
             return
         row, array = chain.dirty, chain.array
-        starts = (row, *[0] * (len(array.shape) - 1))
+        starts = chain.origin(row)
         params = region_params(starts, (1,) * len(starts))
         after = record(_UPDATE, (array, chain.rows[row]), params)
         self._made(after, chain.last.serial + 2)
@@ -142,22 +181,21 @@ class _Rows:
 
     def _is_written(self, node: Node) -> bool:
         x, v = node.inputs
-        row = _row(x, v.shape, node.params)
+        row = _row(x, v.shape, node.params, self._axes[x])
         if row is None or not self._is_private(node):
             return False
         chain = self._chains.get(x)
         if chain is None or chain.last is not x:
-            chain = _Chain(self._now(x))
+            chain = _Chain(self._now(x), self._axes[x])
         if chain.dirty is not None and chain.dirty != row:
             self._clean(chain)
         value = self._now(v)
-        if v.shape[1:] != x.shape[1:]:
+        if v.shape != chain.sizes():
             whole = chain.rows.get(row)
             if whole is None:
-                sizes, origin = (1, *x.shape[1:]), (row, *[0] * (len(x.shape) - 1))
-                whole = self._made(_slice(chain.base, origin, sizes), node.serial - 1)
-            starts = (0, *node.params["starts"][1:])
-            params = region_params(starts, node.params["steps"])
+                part = _slice(chain.base, chain.origin(row), chain.sizes())
+                whole = self._made(part, node.serial - 1)
+            params = region_params(chain.within(node.params["starts"]), node.params["steps"])
             value = self._made(record(_UPDATE, (whole, value), params), node.serial + 1)
         chain.rows[row], chain.dirty, chain.last = value, row, node
         self._chains[node] = chain
@@ -166,9 +204,11 @@ class _Rows:
     def _is_read(self, node: Node) -> bool:
         (x,) = node.inputs
         chain = self._chains.get(x)
+        if chain is None or chain.last is not x:
+            return False
         sizes, starts = node.params["sizes"], node.params["starts"]
-        row = _row(x, sizes, node.params)
-        if chain is None or chain.last is not x or row is None:
+        row = _row(x, sizes, node.params, chain.axis)
+        if row is None:
             return False
         value = chain.rows.get(row)
         if value is None:
@@ -176,11 +216,11 @@ class _Rows:
         elif node.type is value.type:
             self._instead[node] = value
             return True
-        elif sizes[1:] == x.shape[1:]:
+        elif sizes == chain.sizes():
             new = reshape(value, node.shape)
         else:
             dropped = node.params.get("dropped", ())
-            new = _slice(value, (0, *starts[1:]), sizes, node.params["steps"], dropped)
+            new = _slice(value, chain.within(starts), sizes, node.params["steps"], dropped)
         self._instead[node] = self._made(new, node.serial + 1)
         return True
 
@@ -196,8 +236,10 @@ class _Rows:
 class _CopiedRows(_Rows):
     """Leaves the graph as it is."""
 
-    def __init__(self, roots: Container[Node], versions: Container[Node]) -> None:
-        super().__init__(roots, versions)
+    def __init__(
+        self, roots: Container[Node], versions: Container[Node], axes: Mapping[Node, int]
+    ) -> None:
+        super().__init__(roots, versions, axes)
         self.copies: dict[Node, Node] = {}
 
     def _now(self, x: Node) -> Node:
