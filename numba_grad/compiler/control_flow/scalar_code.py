@@ -139,6 +139,21 @@ class ScalarCode:
     def has_loops(self) -> bool:
         return any(isinstance(part, Inside) for part in self.parts)
 
+    def read_late(self) -> set[int]:
+        """The numbers of arguments that are read after the result of that number is written."""
+        found: set[int] = set()
+        written: set[int] = set()
+        for part in self.parts:
+            words = part.given.values() if isinstance(part, Inside) else part.words
+            memory = [word.memory for word in words if isinstance(word, Pointer)]
+            opened = [x for x in memory if isinstance(x, Opened)]
+            reads = {x.number for x in opened if x.kind == "argument"}
+            writes = {x.number for x in opened if x.kind == "result"}
+            # One kernel without loops reads all before it stores anything.
+            found |= reads & (written if isinstance(part, Straight) else written | writes)
+            written |= writes
+        return found
+
     def is_strided(self, offset: int) -> bool:
         return any(start <= offset < stop for start, stop in self.strided)
 
