@@ -85,11 +85,25 @@ class _Place(NamedTuple):
     offset: int = 0
     moves: tuple[str, ...] = ()
     is_memory: bool = False
+    # Of an arena's variables: what is strided through, by the bytes there, is in its memory.
+    code: ScalarCode | None = None
+    memory: "_Place | None" = None
 
     def further(self, offset: int) -> "_Place":
-        return self._replace(offset=self.offset + offset)
+        memory = None if self.memory is None else self.memory.further(offset)
+        return self._replace(offset=self.offset + offset, memory=memory)
+
+    def settled(self, offset: int = 0) -> "_Place":
+        """Where that byte is."""
+        if self.memory is None or self.code is None:
+            return self
+        is_strided = self.code.is_strided(self.offset + offset)
+        return self.memory.settled(offset) if is_strided else self
 
     def element(self, number: int, dtype: np.dtype) -> str:
+        place = self.settled(number * dtype.itemsize)
+        if place is not self:
+            return place.element(number, dtype)
         index, rest = divmod(self.offset, dtype.itemsize)
         assert not rest
         if not self.is_memory:
@@ -138,9 +152,10 @@ class _Scope:
             return self.pointer(key, word, dtype)
         kind, number = word.memory.kind, word.memory.number
         if kind == "arena":
-            if self.code.is_strided(word.offset):
-                return self.pointer(ARENA, None, dtype).further(word.offset)
-            return _Place(f"{self.own}local_{dtype_name(dtype)}_", word.offset)
+            variables = _Place(f"{self.own}local_{dtype_name(dtype)}_", code=self.code)
+            if self.code.strided:
+                variables = variables._replace(memory=self.pointer(ARENA, None, dtype))
+            return variables.further(word.offset)
         if kind == "argument" and number < len(self.state):
             return self.state[number].further(word.offset)
         if kind == "result" and (number < len(self.state) or self.is_test):
@@ -156,7 +171,7 @@ class _Scope:
 
     def row(self, name: str, number: int, dtype: np.dtype) -> _Place:
         """That of this step."""
-        first = self.pointer((name, number), None, dtype)
+        first = self.pointer((name, number), None, dtype).settled()
         if not first.is_memory:
             return first  # of a single step
         stride = self.integer((f"{name} stride", number), None)
