@@ -307,7 +307,7 @@ class _Writer:
     def straight(self, scope: _Scope, part: Straight, number: int) -> None:
         kernel, prefix = part.kernel, f"{scope.own}p{number}_"
         buffers = {buffer.word: buffer for buffer in kernel.buffers}
-        names = {let.name: f"{prefix}{let.name}" for let in part.lets}
+        names = {let.name: f"{prefix}{let.name}" for let in part.code}
         places: dict[str, _Place] = {}
         of_scope = (scope.is_test, number)
         for k, word in enumerate(kernel.words):
@@ -318,7 +318,7 @@ class _Writer:
                 names[word.name] = scope.integer((of_scope, k), part.words[k])
         [piece] = kernel.variants[0].pieces
         stores = piece.body.stores
-        code = with_branches(part.lets, {store.value for store in stores})
+        code = with_branches(part.code, {store.value for store in stores})
         self.code(code, names, places)
         for store in stores:
             target = places[store.buffer.name]
