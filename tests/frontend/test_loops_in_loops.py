@@ -40,14 +40,18 @@ STEPS = {
 of_each_step = pytest.mark.parametrize("name", STEPS)
 
 
-def in_a_tuple(step, k, start, rows, *, memory=None, reverse=False):
+def in_a_tuple(step, k, start, rows, *, memory=None, inner_memory=None, reverse=False):
     def stretch(state, row):
         state, _ = ng.scan(
-            lambda x, _: (step(x, k), None), state, length=INNER, memory=memory, reverse=reverse
+            lambda x, _: (step(x, k), None),
+            state,
+            length=INNER,
+            memory=inner_memory,
+            reverse=reverse,
         )
         return state, ((state - row) ** 2).sum()
 
-    return ng.scan(stretch, start, rows, reverse=reverse)[1].sum()
+    return ng.scan(stretch, start, rows, reverse=reverse, memory=memory)[1].sum()
 
 
 def with_a_count(step, k, start, rows):
@@ -134,11 +138,12 @@ def test_the_gradient_is_that_of_python_loops(name):
 @pytest.mark.parametrize("reverse", [False, True])
 def test_bits_do_not_depend_on_what_is_kept(name, reverse):
     arguments = given(name)
+    budgets = [{}, {"memory": "2 states"}, {"memory": "1 GB"}, {"inner_memory": "3 states"}]
     found = [
-        ng.jit(gradient_of(in_a_tuple, name, memory=memory, reverse=reverse))(*arguments)
-        for memory in (None, "3 states", "1 GB")
+        ng.jit(gradient_of(in_a_tuple, name, reverse=reverse, **memory))(*arguments)
+        for memory in budgets
     ]
-    assert bits(found[0]) == bits(found[1]) == bits(found[2])
+    assert all(bits(x) == bits(found[0]) for x in found)
 
 
 @of_each_step
@@ -161,3 +166,110 @@ def test_batches_tangents_and_second_derivatives(name):
     # Second derivatives by all ways of going forward and back.
     of_tangent = ng.jvp(gradient, (k,), (1.0,))[1]
     np.testing.assert_allclose(of_tangent, second, rtol=1e-9)
+
+
+def random_nest(seed):
+    """Loops of two numbers, or of two rows of some, in loops: results of inner steps are read in
+    the steps around them, alone, all of them and by another loop."""
+    random = np.random.default_rng(seed)
+    depth, size = int(random.integers(2, 4)), int(random.integers(1, 4))
+    lengths = [int(random.integers(2, 6)) for _ in range(depth - 1)] + [
+        int(random.integers(12, 17))
+    ]
+    reverse = [bool(x) for x in random.random(depth + 1) < 0.3]
+    stacks_a_row, reads_one, reads_all_again, chooses, counts = random.random(5) < 0.5
+    budget = str(random.integers(1, 4)) + " states"
+
+    def cell(state, k, x):
+        u, v = state
+        new = 0.9 * u + 0.1 * k * np.sin(v)
+        other = 0.95 * v - 0.1 * k * u + 0.01 * x
+        if chooses:
+            other = np.where(new > other, other, 0.5 * other + 0.1 * np.exp(-new * new))
+        return new, other
+
+    def innermost(state, k):
+        def step(carry, x):
+            state, count = carry
+            state = cell(state, k, x)
+            return (state, count + 1), (state[0] if stacks_a_row else state[0].sum())
+
+        xs = np.linspace(0.0, 1.0, lengths[-1])
+        ((u, v), count), ys = ng.scan(step, (state, 0), xs, reverse=reverse[-1])
+        result = ys.sum() + (0.3 * ys[3].sum() if reads_one else 0.0)
+        if reads_all_again:
+            v, zs = ng.scan(lambda c, y: (0.9 * c + 0.1 * y, k * c), v, ys, reverse=reverse[0])
+            result = result + 0.2 * zs.sum()
+        return (u, v), result * (1 + 0.01 * (count % 5) if counts else 1.0)
+
+    def nest(level, state, k, memory):
+        if level == depth - 1:
+            return innermost(state, k)
+
+        def step(state, row):
+            (u, v), result = nest(level + 1, state, k, memory)
+            return (0.99 * u + 0.01 * row, v), (result + (u * v).sum()) * row
+
+        rows = np.linspace(0.5, 1.0, lengths[level])
+        state, results = ng.scan(step, state, rows, memory=memory, reverse=reverse[level])
+        return state, results.sum() + 0.5 * results[1]
+
+    def loss(k, u, v, memory=None):
+        state, result = nest(0, (u, v), k, memory)
+        return result + 2 * state[0].sum()
+
+    return loss, (0.3, random.random(size), random.random(size)), budget
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_nests(seed):
+    loss, arguments, budget = random_nest(seed)
+    by = (0, 1, 2)
+    with configure(engine="reference"):
+        expected = ng.value_and_grad(loss, by)(*arguments)
+    found = ng.jit(ng.value_and_grad(loss, by))(*arguments)
+    assert_close(found, expected, rtol=1e-9)
+    within = ng.jit(ng.value_and_grad(lambda *x: loss(*x, memory=budget), by))(*arguments)
+    assert bits(within) == bits(found)
+
+
+def test_a_loop_in_a_loop_that_ends_by_a_condition():
+    def loss(k, u):
+        def stretch(carry):
+            u, count = carry
+            return ng.fori_loop(0, 13, lambda i, u: u * (1 - 0.1 * k) + 0.001 * i, u), count + 1
+
+        u, count = ng.while_loop(lambda carry: (carry[0] > 0.2) & (carry[1] < 50), stretch, (u, 0))
+        return u * (1 + 0.1 * count)
+
+    gradient = ng.value_and_grad(loss, (0, 1))
+    with configure(engine="reference"):
+        expected = gradient(0.2, 2.5)
+    assert_close(ng.jit(gradient)(0.2, 2.5), expected)
+    assert_close(gradient(0.2, 2.5), expected)
+
+
+def kernels_of(loss, *arguments):
+    kernels = ng.jit(ng.value_and_grad(loss)).lower(*arguments).kernels
+    return [x.source for x in kernels if "# loop\n" in x.source]
+
+
+def test_loops_of_few_numbers_in_such_a_loop_are_one_kernel_and_nothing_is_done_again():
+    start, rows = STEPS["numbers"][1], rows_for("numbers")
+    sources = kernels_of(lambda k: in_a_tuple(euler, k, start, rows), 0.3)
+    assert len(sources) == 2  # forward, and back
+    assert all(source.count("# loop inside\n") == 1 for source in sources)
+
+
+def test_a_state_that_a_loop_inside_goes_through_row_by_row_is_no_kernel_of_numbers():
+    def loss(k):
+        def step(xs, _):
+            total, _ = ng.scan(lambda s, x: (s * k + x, None), 0.0, xs)
+            return 0.9 * xs + 0.1 * total, total
+
+        return ng.scan(step, np.linspace(0.0, 1.0, 13), length=5)[1].sum()
+
+    assert not any("loop inside" in x.source for x in ng.jit(loss).lower(0.3).kernels)
+    with configure(engine="reference"):
+        expected = float(ng.grad(loss)(0.3))
+    np.testing.assert_allclose(float(ng.jit(ng.grad(loss))(0.3)), expected, rtol=1e-12)

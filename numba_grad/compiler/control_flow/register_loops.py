@@ -85,11 +85,25 @@ class _Place(NamedTuple):
     offset: int = 0
     moves: tuple[str, ...] = ()
     is_memory: bool = False
+    # Of an arena's variables: what is strided through, by the bytes there, is in its memory.
+    code: ScalarCode | None = None
+    memory: "_Place | None" = None
 
     def further(self, offset: int) -> "_Place":
-        return self._replace(offset=self.offset + offset)
+        memory = None if self.memory is None else self.memory.further(offset)
+        return self._replace(offset=self.offset + offset, memory=memory)
+
+    def settled(self, offset: int = 0) -> "_Place":
+        """Where that byte is."""
+        if self.memory is None or self.code is None:
+            return self
+        is_strided = self.code.is_strided(self.offset + offset)
+        return self.memory.settled(offset) if is_strided else self
 
     def element(self, number: int, dtype: np.dtype) -> str:
+        place = self.settled(number * dtype.itemsize)
+        if place is not self:
+            return place.element(number, dtype)
         index, rest = divmod(self.offset, dtype.itemsize)
         assert not rest
         if not self.is_memory:
@@ -105,18 +119,21 @@ class _Scope:
         self,
         writer: "_Writer",
         name: str,
-        carried: int,
         code: ScalarCode,
+        carried: int,
         *,
         is_test: bool = False,
         outer: "_Scope | None" = None,
         part: int = 0,
         given: Mapping[object, Word] | None = None,
     ) -> None:
-        self.writer, self.name, self.carried, self.code = writer, name, carried, code
+        self.writer, self.name, self.code = writer, name, code
         self.is_test, self.outer, self.part, self.given = is_test, outer, part, given or {}
         self.trip = f"{name}trip"
         self.own = f"{name}test_" if is_test else name
+        # Where what is carried is.
+        self.state = [_Place(f"{name}c{k}_") for k in range(carried)]
+        self.read_late = code.read_late()
 
     def pointer(self, key: Hashable, word: Word | None, dtype: np.dtype) -> _Place:
         """What a word of the loop's kernel points to."""
@@ -135,22 +152,29 @@ class _Scope:
             return self.pointer(key, word, dtype)
         kind, number = word.memory.kind, word.memory.number
         if kind == "arena":
-            if self.code.is_strided(word.offset):
-                return self.pointer(ARENA, None, dtype).further(word.offset)
-            return _Place(f"{self.own}local_{dtype_name(dtype)}_", word.offset)
-        if kind == "argument" and number < self.carried:
-            return _Place(f"{self.name}c{number}_", word.offset)
-        if kind == "result" and (number < self.carried or self.is_test):
-            return _Place(f"{self.own}next{number}_", word.offset)
+            variables = _Place(f"{self.own}local_{dtype_name(dtype)}_", code=self.code)
+            if self.code.strided:
+                variables = variables._replace(memory=self.pointer(ARENA, None, dtype))
+            return variables.further(word.offset)
+        if kind == "argument" and number < len(self.state):
+            return self.state[number].further(word.offset)
+        if kind == "result" and (number < len(self.state) or self.is_test):
+            return self.next(number).further(word.offset)
         name = "row" if kind == "argument" else "result"
-        return self.row(name, number - self.carried, dtype).further(word.offset)
+        return self.row(name, number - len(self.state), dtype).further(word.offset)
+
+    def next(self, number: int) -> _Place:
+        """Where a step leaves what is carried on."""
+        if number not in self.read_late and not self.is_test:
+            return self.state[number]
+        return _Place(f"{self.own}next{number}_")
 
     def row(self, name: str, number: int, dtype: np.dtype) -> _Place:
         """That of this step."""
-        first = self.pointer((name, number), None, dtype)
-        stride = self.integer((f"{name} stride", number), None)
+        first = self.pointer((name, number), None, dtype).settled()
         if not first.is_memory:
-            return first  # of one step, or nobody reads it
+            return first  # of a single step
+        stride = self.integer((f"{name} stride", number), None)
         return first._replace(moves=(*first.moves, f"{stride} * {self.trip}"))
 
 
@@ -172,13 +196,14 @@ class _Writer:
         operations = body.operations + (test.operations if test is not None else 0)
         run = max(16, _OPERATIONS_OF_A_RUN // operations)
         run = 1 << (run.bit_length() - 1)  # so that few numbers are in texts
-        scope = _Scope(self, "", len(self.carried), body)
+        scope = _Scope(self, "", body, len(self.carried))
         progress = self.argument(PROGRESS, None, np.dtype(np.int64))
         homes = [
             (type, scope.pointer(("carried", k), None, type.dtype))
             for k, type in enumerate(self.carried)
         ]
-        self.state(scope, homes, is_entered=True)
+        for (type, home), own in zip(homes, scope.state, strict=True):
+            self.assign(own, home, type)
         source.line(f"first = {progress}[0]")
         source.line(f"last = min(first + {run}, {progress}[2])")
         if test is None:
@@ -190,7 +215,7 @@ class _Writer:
             source.line("trip = first")
             source.line("goes_on = True")
             with source.block("while trip < last:"):
-                of_test = _Scope(self, "", len(self.carried), test, is_test=True, part=-1)
+                of_test = _Scope(self, "", test, len(self.carried), is_test=True)
                 self.parts(of_test)
                 source.line("goes_on = test_next0_0")
                 with source.block("if not goes_on:"):
@@ -199,7 +224,8 @@ class _Writer:
                 source.line("trip += 1")
             source.line(f"{progress}[0] = trip")
             source.line(f"{progress}[{GOES_ON}] = int64(goes_on)")
-        self.state(scope, homes, is_entered=False)
+        for (type, home), own in zip(homes, scope.state, strict=True):
+            self.assign(home, own, type)
         comments = "".join([f"# {line}\n" for line in ("loop", *_comments(body))])
         lines = textwrap.indent(f"{comments}{self.arguments}{self.source}", "    ")
         text = f"def kernel(args, lo, hi):\n{lines}"
@@ -229,26 +255,19 @@ class _Writer:
             self.arguments.line(f"{name} = {read}")
         return name
 
-    def state(
-        self, scope: _Scope, homes: Sequence[tuple[Type, _Place]], *, is_entered: bool
-    ) -> None:
-        """What is carried, from memory to variables or back."""
-        for k, (type, home) in enumerate(homes):
-            for p in range(type.size):
-                variable, element = f"{scope.name}c{k}_{p}", home.element(p, type.dtype)
-                pair = (variable, element) if is_entered else (element, variable)
-                self.source.line(" = ".join(pair))
+    def assign(self, target: _Place, source: _Place, type: Type) -> None:
+        for p in range(type.size):
+            element = target.element(p, type.dtype)
+            self.source.line(f"{element} = {source.element(p, type.dtype)}")
 
     def step(self, scope: _Scope, carried: Sequence[Type]) -> None:
-        source = self.source
         for k, type in enumerate(carried):
-            entry = scope.row("entry", k, type.dtype)
-            for p in range(type.size):
-                source.line(f"{entry.element(p, type.dtype)} = {scope.name}c{k}_{p}")
+            if scope.given.get(("entry stride", k)) != 0:  # else nobody reads it
+                self.assign(scope.row("entry", k, type.dtype), scope.state[k], type)
         self.parts(scope)
         for k, type in enumerate(carried):
-            for p in range(type.size):
-                source.line(f"{scope.name}c{k}_{p} = {scope.name}next{k}_{p}")
+            if k in scope.read_late:
+                self.assign(scope.state[k], scope.next(k), type)
 
     def parts(self, scope: _Scope) -> None:
         for number, part in enumerate(scope.code.parts):
@@ -260,40 +279,35 @@ class _Writer:
                         scope.place((number, k), word, type.dtype)
                         for k, word in enumerate(words[:2])
                     ]
-                    for p in range(type.size):
-                        element = target.element(p, type.dtype)
-                        self.source.line(f"{element} = {source.element(p, type.dtype)}")
+                    self.assign(target, source, type)
                 case Inside():
                     self.inside(scope, part, number)
 
     def inside(self, outer: _Scope, part: Inside, number: int) -> None:
-        """A loop in the loop: what it carries goes from variables to variables."""
+        """A loop in the loop. What it carries is where its own kernel has it in memory."""
         loop = part.loop
         scope = _Scope(
             self,
             f"{outer.name}in{number}_",
-            len(loop.carried),
             loop.code,
+            len(loop.carried),
             outer=outer,
             part=number,
             given=part.given,
         )
-        homes = [
-            (type, scope.pointer(("carried", k), None, type.dtype))
-            for k, type in enumerate(loop.carried)
+        scope.state = [
+            scope.pointer(("carried", k), None, type.dtype) for k, type in enumerate(loop.carried)
         ]
-        self.state(scope, homes, is_entered=True)
         trips = outer.integer((number, _TRIPS_INSIDE), part.trips)
         with self.source.block(f"for {scope.trip} in range(0, {trips}):"):
             self.step(scope, loop.carried)
-        self.state(scope, homes, is_entered=False)
 
     # Kernels without loops
 
     def straight(self, scope: _Scope, part: Straight, number: int) -> None:
         kernel, prefix = part.kernel, f"{scope.own}p{number}_"
         buffers = {buffer.word: buffer for buffer in kernel.buffers}
-        names = {let.name: f"{prefix}{let.name}" for let in part.lets}
+        names = {let.name: f"{prefix}{let.name}" for let in part.code}
         places: dict[str, _Place] = {}
         of_scope = (scope.is_test, number)
         for k, word in enumerate(kernel.words):
@@ -304,7 +318,7 @@ class _Writer:
                 names[word.name] = scope.integer((of_scope, k), part.words[k])
         [piece] = kernel.variants[0].pieces
         stores = piece.body.stores
-        code = with_branches(part.lets, {store.value for store in stores})
+        code = with_branches(part.code, {store.value for store in stores})
         self.code(code, names, places)
         for store in stores:
             target = places[store.buffer.name]

@@ -19,8 +19,10 @@ from numba_grad.immutable import immutable
 MOST_CARRIED = 64
 # Operations of all steps of a loop inside: with more, what it takes to enter a kernel is nothing.
 _MOST_OPERATIONS_INSIDE = 1 << 16
-# The same of a body: more than one kernel has in most programs takes long to compile.
+# Lets of a body of several kernels: more take long to compile as one; and how often they are those
+# of kernels that are compiled once.
 _MOST_LETS = 1000
+_MOST_REPEATED = 2
 
 
 @immutable
@@ -49,12 +51,16 @@ class Straight:
     words: list[Word]
 
     @property
-    def lets(self) -> list[Let]:
-        return _lets(self.kernel)
+    def code(self) -> list[Let]:
+        return _code(self.kernel)
+
+    @property
+    def lets(self) -> int:
+        return len(self.code)
 
     @property
     def operations(self) -> int:
-        return max(1, self.kernel.operations, len(self.lets))
+        return max(1, self.kernel.operations, self.lets)
 
 
 @immutable
@@ -63,6 +69,10 @@ class Copied:
 
     type: Type
     words: list[Word]
+
+    @property
+    def lets(self) -> int:
+        return self.type.size
 
     @property
     def operations(self) -> int:
@@ -111,6 +121,10 @@ class Inside:
     given: dict[object, Word]
 
     @property
+    def lets(self) -> int:
+        return self.loop.code.lets
+
+    @property
     def operations(self) -> int:
         return max(1, self.trips * self.loop.operations)
 
@@ -130,14 +144,26 @@ class ScalarCode:
 
     @property
     def lets(self) -> int:
-        return sum(
-            part.loop.code.lets if isinstance(part, Inside) else part.operations
-            for part in self.parts
-        )
+        return sum(part.lets for part in self.parts)
 
     @property
     def has_loops(self) -> bool:
         return any(isinstance(part, Inside) for part in self.parts)
+
+    def read_late(self) -> set[int]:
+        """The numbers of arguments that are read after the result of that number is written."""
+        found: set[int] = set()
+        written: set[int] = set()
+        for part in self.parts:
+            words = part.given.values() if isinstance(part, Inside) else part.words
+            memory = [word.memory for word in words if isinstance(word, Pointer)]
+            opened = [x for x in memory if isinstance(x, Opened)]
+            reads = {x.number for x in opened if x.kind == "argument"}
+            writes = {x.number for x in opened if x.kind == "result"}
+            # One kernel without loops reads all before it stores anything.
+            found |= reads & (written if isinstance(part, Straight) else written | writes)
+            written |= writes
+        return found
 
     def is_strided(self, offset: int) -> bool:
         return any(start <= offset < stop for start, stop in self.strided)
@@ -149,6 +175,7 @@ def scalar_code(
     """A body as code on numbers, if it is: its arguments are what is carried, rows, constants."""
     parts: list[Straight | Copied | Inside] = []
     strided: list[tuple[int, int]] = []
+    distinct: dict[str, int] = {}
     for step in body.steps:
         origin = step.origin
         if isinstance(origin, Beginning):
@@ -172,8 +199,12 @@ def scalar_code(
         else:
             return None
         parts.append(part)
+        distinct[step.source] = part.lets
+    if not parts:
+        return None
     code = ScalarCode(parts, strided, body.arena_bytes)
-    return code if parts and (len(parts) == 1 or code.lets <= _MOST_LETS) else None
+    most = min(_MOST_LETS, _MOST_REPEATED * sum(distinct.values()))
+    return code if len(parts) == 1 or code.lets <= most else None
 
 
 def _closed(word: Word, constants: Sequence[Pointer], first_constant: int) -> Word:
@@ -220,7 +251,7 @@ PROGRESS = "progress"
 ARENA = "arena"
 
 
-def _lets(kernel: LoopNest) -> list[Let]:
+def _code(kernel: LoopNest) -> list[Let]:
     [variant] = kernel.variants
     [piece] = variant.pieces
     return [*variant.lets[0], *piece.body.lets] if variant.lets else piece.body.lets
@@ -236,7 +267,7 @@ def is_straight(step: ScheduledStep) -> bool:
     [variant] = kernel.variants
     if len(variant.pieces) != 1 or len(variant.lets) > 1:
         return False
-    body, lets = variant.pieces[0].body, _lets(kernel)
+    body, lets = variant.pieces[0].body, _code(kernel)
     positions = [let.expression.position for let in lets if isinstance(let.expression, Load)]
     positions += [store.position for store in body.stores]
     positions += [x.expression.index for x in lets if isinstance(x.expression, IndexValue)]
