@@ -126,6 +126,16 @@ class Line:
         is_installed = path.startswith(_STANDARD_LIBRARY) or _INSTALLED.search(path)
         return self.package if is_installed else ""
 
+    @property
+    def is_of_optimizer(self) -> bool:
+        """Whether it is SciPy's, and one of its optimizers calls it, or it is there itself."""
+        frame: FrameType | None = self.frame
+        while frame is not None and _module(frame).startswith("scipy."):
+            if _module(frame).startswith("scipy.optimize."):
+                return True
+            frame = frame.f_back
+        return False
+
     def expression(self) -> ast.expr | None:
         """What it is computing, or assigning to; None where there is no source text."""
         code = self.frame.f_code
@@ -208,6 +218,11 @@ def _instead_of(line: Line) -> str:
     if line.is_store or line.is_fill:
         return instead_of_array(line)
     if line.library:
+        if line.is_of_optimizer:
+            return (
+                "return x.detach() at the end of the function that scipy.optimize calls, which "
+                "takes arrays and numbers"
+            )
         return (
             "ng.custom_op or ng.autograd.Function, which give a function that calls "
             f"{line.library} a derivative"

@@ -50,6 +50,17 @@ def is_checking() -> bool:
     return False
 
 
+def is_optimizing() -> bool:
+    """Whether it is a function of `scipy.optimize` itself that calls one of NumPy's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] not in ("numpy", "numba_grad"):
+            return module.startswith("scipy.optimize.")
+        frame = frame.f_back
+    return False
+
+
 def own_function_in_place_of_caller() -> str:
     """What to call instead: "ng.linalg.expm(...)" while scipy.linalg.expm converts a tensor.
 
