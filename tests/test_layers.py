@@ -46,6 +46,7 @@ SELDOM = {
     "numba_grad.compiler.steps.custom_kernel_steps",
     "numba_grad.frontend.compiled_functions.lowered",
     "numba_grad.frontend.python_control_flow.rewriting",
+    "numba_grad.frontend.tensors.sparse_products",
     "numba_grad.graph.native_walks",
     "numba_grad.transforms.carried_parts",
     "numba_grad.transforms.former_values",

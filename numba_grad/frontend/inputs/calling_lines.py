@@ -218,19 +218,30 @@ def _instead_of(line: Line) -> str:
     if line.is_store or line.is_fill:
         return instead_of_array(line)
     if line.library:
-        if line.is_of_optimizer:
-            return (
-                "return x.detach() at the end of the function that scipy.optimize calls, which "
-                "takes arrays and numbers"
-            )
-        return (
-            "ng.custom_op or ng.autograd.Function, which give a function that calls "
-            f"{line.library} a derivative"
-        )
+        return _instead_of_library(line)
     expression = line.expression()
     if line.is_lookup:
         return _instead_of_lookup(line, expression)
     return _instead_of_call(line, expression) if isinstance(expression, ast.Call) else ""
+
+
+def _instead_of_library(line: Line) -> str:
+    if line.is_of_optimizer:
+        return (
+            "return x.detach() at the end of the function that scipy.optimize calls, which takes "
+            "arrays and numbers"
+        )
+    if _module(line.frame).startswith("scipy.sparse.linalg."):
+        return "ng.callback of a function that solves, with a vjp that solves with A.T"
+    if _module(line.frame).startswith("scipy.sparse."):
+        return (
+            "(A @ v) * x in place of (A * x) @ v, and x * v in place of diags(x) @ v, as sparse "
+            "matrices are constants; np.bincount(rows, x * v[columns], n) for one of elements x"
+        )
+    return (
+        "ng.custom_op or ng.autograd.Function, which give a function that calls "
+        f"{line.library} a derivative"
+    )
 
 
 def _instead_of_lookup(line: Line, expression: ast.expr | None) -> str:
