@@ -141,7 +141,11 @@ def _former(name: str) -> str:
 
 class _Choice:
     """The variables after one of two sides, of kinds that have room for either; after a side that
-    raises an exception for certain they are what they are after the other one."""
+    raises an exception for certain they are what they are after the other one.
+
+    A side that leaves None in a variable which holds values after the other side is one that raises
+    an exception: there is none, but what the function gives then is found by Python's own run.
+    """
 
     def __init__(self, site: Site, titles: tuple[str, str]) -> None:
         self._site = site
@@ -149,6 +153,7 @@ class _Choice:
         self._kinds: dict[str, list[Kind]] | None = None  # once both sides were traced
         self._sides: list[_Values | None] = []  # None: it raises an exception for certain
         self._may_raise = False
+        self._or_none: set[str] = set()  # variables that are None after one of the sides
 
     def made(
         self, condition: Any, body: Callable[[], _Values], orelse: Callable[[], _Values]
@@ -185,6 +190,9 @@ class _Choice:
     def _leaves(self, values: _Values | None, raised: list[Node]) -> list[Tensor]:
         """What a side returns, after whether it raises an exception. That of False is traced
         first."""
+        absent = {x: MISSING for x in self._or_none if values and _is_none(values[x])}
+        if values is not None and absent:
+            values, raised = values | absent, [literal(True, _BOOL)]
         self._sides.append(values)
         if raised and not self._may_raise:
             self._may_raise = True
@@ -217,8 +225,26 @@ class _Choice:
         first, second = second if first is None else first, first if second is None else second
         if first is None or second is None:
             raise RaisesForCertain
+        or_none = {
+            x for x in first if x not in self._or_none and _is_none_once(first[x], second[x])
+        }
+        if or_none:
+            self._or_none |= or_none
+            self._kinds, self._may_raise = None, True
+            raise TracedAgain
         found = {
-            name: common_kinds(self._site, name, first[name], second[name], self._titles)
+            name: next(x for x in (first[name], second[name]) if x is not MISSING).kinds
+            if name in self._or_none
+            else common_kinds(self._site, name, first[name], second[name], self._titles)
             for name in first
         }
         return {name: kinds for name, kinds in found.items() if kinds is not None}
+
+
+def _is_none(value: FlattenedValue) -> bool:
+    return value is not MISSING and value.structure == MISSING.structure
+
+
+def _is_none_once(first: FlattenedValue, second: FlattenedValue) -> bool:
+    """Whether a variable is None after one side, and has another value after the other."""
+    return MISSING not in (first, second) and _is_none(first) is not _is_none(second)
