@@ -570,6 +570,22 @@ def test_max_and_min_of_python_choose(x, y):
     np.testing.assert_allclose(found, ng.grad(f, argnums=both)(x, y), rtol=1e-14)
 
 
+@pytest.mark.parametrize("x", [[1.2, 0.7, 3.0], [1.2, 2.7, -3.0], [1.0, 1.0, 1.0]])
+def test_what_max_and_min_choose_by_keys(x):
+    def f(x):
+        nearest = min(x, key=lambda v: (v - 1) ** 2)
+        place = max(range(3), key=lambda k: x[k])
+        pair = min([(x, x[0]), (2 * x, x[1]), (x**2, x[2])], key=lambda pair: pair[1])
+        largest = max({"a": x[0], "b": x[1]}.values())
+        none = max([], default=2.0) * max(map(abs, x), default=0.0)
+        return nearest + x[place] * (place + 1) + pair[0].sum() + largest * none + max(x) * min(x)
+
+    x = np.array(x)
+    assert with_control_flow(f)(x) == pytest.approx(f(x), rel=1e-14)
+    found = ng.jit(ng.grad(f), control_flow=True)(x)
+    np.testing.assert_allclose(found, ng.grad(f)(x), rtol=1e-14)
+
+
 def test_generators_that_python_chooses_from():
     def f(x, y):
         nearest = min(abs(v - y) for v in x)

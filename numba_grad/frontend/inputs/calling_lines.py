@@ -29,11 +29,22 @@ _INSTALLED = re.compile("(site|dist)-packages")
 _STORES = frozenset(
     opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap
 )
-_BINARY_OP = opcode.opmap["BINARY_OP"]
+_BINARY_OP, _LOAD_CONST = opcode.opmap["BINARY_OP"], opcode.opmap["LOAD_CONST"]
 # Since Python 3.14, `values[x]` is a BINARY_OP.
 _LOOKUPS = frozenset(
     opcode.opmap[name] for name in ("BINARY_SUBSCR", "BINARY_SLICE") if name in opcode.opmap
 )
+# What follows a replacement field of an f-string, without `:` and with it. Until Python 3.12 they
+# are one, and its argument tells.
+_WITHOUT_SPECIFICATION = frozenset(
+    opcode.opmap[name]
+    for name in ("FORMAT_VALUE", "FORMAT_SIMPLE", "CONVERT_VALUE")
+    if name in opcode.opmap
+)
+_WITH_SPECIFICATION = frozenset(
+    opcode.opmap[name] for name in ("FORMAT_VALUE", "FORMAT_WITH_SPEC") if name in opcode.opmap
+)
+_SKIPPED = frozenset((opcode.opmap["CACHE"], opcode.opmap["EXTENDED_ARG"]))
 _SYMBOLS = [symbol for _, symbol in getattr(opcode, "_nb_ops", ())]  # of BINARY_OP, by argument
 
 _SEQUENCES = (ast.List, ast.Tuple, ast.ListComp)
@@ -47,6 +58,11 @@ _OF_TRUTH = {  # functions of Python's, not written in it, that compare
     "sorted": "np.sort(x)",
     "bisect_left": "np.searchsorted(x, y)",
     "bisect_right": "np.searchsorted(x, y, side='right')",
+}
+_BY_KEYS = {  # with an argument `key`
+    "min": "values[np.argmin(keys)] of arrays, or jit(f, control_flow=True),",
+    "max": "values[np.argmax(keys)] of arrays, or jit(f, control_flow=True),",
+    "sorted": "values[np.argsort(keys)] of arrays,",
 }
 _OF_PYTHON = ("builtins", "_bisect")
 _COUNTERPARTS = {  # of functions of `math` that NumPy has under another name, or SciPy has
@@ -91,6 +107,19 @@ class Line:
     def is_formatting(self) -> bool:
         """Whether it makes text: `"%g" % x`. (`format` has a method of its own.)"""
         return self.symbol in ("%", "%=")
+
+    @property
+    def is_in_text(self) -> bool:
+        """Whether what it calls becomes text, and nothing else: `f"{float(x):.3f}"`."""
+        code, place = self.frame.f_code.co_code, self.frame.f_lasti
+        following = [k for k in range(place + 2, len(code), 2) if code[k] not in _SKIPPED][:2]
+        if following and code[following[0]] in _WITHOUT_SPECIFICATION:
+            return True
+        if len(following) < 2 or code[following[0]] != _LOAD_CONST:
+            return False
+        last = following[1]
+        is_specified = code[last] != opcode.opmap.get("FORMAT_VALUE") or code[last + 1] & 4
+        return code[last] in _WITH_SPECIFICATION and bool(is_specified)
 
     @property
     def is_store(self) -> bool:
@@ -351,8 +380,9 @@ def instead_of_truth() -> str:
         )
     if not isinstance(called, BuiltinFunctionType) or called.__module__ not in _OF_PYTHON:
         return ""
-    other = _OF_TRUTH.get(called.__name__)
-    return f"{other} in place of {name}(...)" if other else ""
+    has_key = isinstance(expression, ast.Call) and any(x.arg == "key" for x in expression.keywords)
+    other = (_BY_KEYS if has_key else _OF_TRUTH).get(called.__name__)
+    return f"{other} in place of {name}({'..., key=...' if has_key else '...'})" if other else ""
 
 
 def _of_called_as_written(frame: FrameType) -> str:

@@ -93,7 +93,9 @@ class Conversions:
                     fix="x.tolist() for all of them",
                 )
             )
-        return _for_python(value_of_constant(node, "item")).item()
+        line = calling_line() if node.requires_grad else None
+        value = value_of if line is not None and line.is_in_text else value_of_constant
+        return _for_python(value(node, "item")).item()
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; of a 0-d tensor, the number.
@@ -361,7 +363,7 @@ def _only_element(node: Node, operation: str) -> Any:
         line = calling_line()
         if line is not None and line.is_store:
             raise _assigned_to_array(node, line)
-        if line is None or not line.is_formatting:
+        if line is None or not (line.is_formatting or line.is_in_text):
             value = value_of_constant(node, operation)
             _warn_of_constant(node, operation, line)
             return _for_python(value).item()
