@@ -570,6 +570,25 @@ def test_max_and_min_of_python_choose(x, y):
     np.testing.assert_allclose(found, ng.grad(f, argnums=both)(x, y), rtol=1e-14)
 
 
+@pytest.mark.parametrize("x", [[1.2, 0.7, 3.0], [0.1, 5.0, 0.3]])
+def test_a_number_and_a_condition(x):
+    def f(x):
+        before = 0.0
+        for step in range(8):
+            x = x * 0.5 + 1 / (1 + x)
+            now = np.sum(x**2)
+            if step and abs(now - before) < 0.05 * now:
+                break
+            before = now
+        size = x[0] and x[1] > 0.7
+        return now * (step + 1) + (x[2] if size else 0.0)
+
+    x = np.array(x)
+    assert with_control_flow(f)(x) == pytest.approx(f(x), rel=1e-14)
+    found = ng.jit(ng.grad(f), control_flow=True)(x)
+    np.testing.assert_allclose(found, ng.grad(f)(x), rtol=1e-12)
+
+
 @pytest.mark.parametrize("x", [[1.2, 0.7, 3.0], [1.2, 2.7, -3.0], [1.0, 1.0, 1.0]])
 def test_what_max_and_min_choose_by_keys(x):
     def f(x):

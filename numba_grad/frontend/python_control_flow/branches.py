@@ -39,7 +39,7 @@ from numba_grad.frontend.tensors.python_numbers import handle_like, is_number
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS, Node, next_serial
 from numba_grad.graph.walk import toposort
-from numba_grad.ops.families import literal
+from numba_grad.ops.families import cast, literal
 
 _BOOL = np.dtype(np.bool_)
 _Values = dict[str, FlattenedValue]  # of the variables, by name
@@ -48,22 +48,24 @@ _CHEAP = ("elementwise", "literal", "iota", "leaf")
 
 
 def both(site: Site, name: str, first: Any, rest: Part) -> Any:
-    """`first and rest()`, or `or`. Of booleans both are computed where that is cheap."""
+    """`first and rest()`, or `or`. Of booleans both are computed where that is cheap.
+
+    `count and condition` is a boolean: where it is 0 for Python it is False, which is equal.
+    """
     node = as_node(first)
-    if node.dtype == _BOOL and node.shape == ():
+    is_number_first = name == "logical_and" and node.dtype.kind in "iuf"
+    if node.shape == () and (node.dtype == _BOOL or is_number_first):
         before = next_serial()
         with TracedParts(site):
             second, raised = result_or_raised(rest)
         other = as_node(second) if isinstance(second, (Tensor, bool, np.bool_)) else None
-        if (
-            other is not None
-            and not raised
-            and other.dtype == _BOOL
-            and other.shape == ()
-            and _is_cheap(other, before)
-        ):
-            like = first if not is_number(first) else second
-            return handle_like(like if not is_number(like) else True, OPS[name](node, other))
+        if other is not None and other.dtype == _BOOL and other.shape == ():
+            if is_number_first:
+                node = cast(node, _BOOL)
+                first = handle_like(True, node)
+            if not raised and _is_cheap(other, before):
+                like = first if not is_number(first) else second
+                return handle_like(like if not is_number(like) else True, OPS[name](node, other))
     if name == "logical_and":
         return chosen(site, first, rest, lambda: first)
     return chosen(site, first, lambda: first, rest)
