@@ -45,6 +45,7 @@ SELDOM = {
     "numba_grad.compiler.passes.pairs_on_grids",
     "numba_grad.compiler.steps.custom_kernel_steps",
     "numba_grad.frontend.compiled_functions.lowered",
+    "numba_grad.frontend.inputs.instead_of_scipy",
     "numba_grad.frontend.python_control_flow.rewriting",
     "numba_grad.frontend.tensors.sparse_products",
     "numba_grad.graph.native_walks",

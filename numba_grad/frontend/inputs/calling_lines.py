@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.fresh_thread import imported
+
 OF_REWRITTEN = "_control_flow"  # what functions of jit(f, control_flow=True) close over
 _NOT_THE_USERS = (__name__.partition(".")[0] + ".", "numpy.")
 _STANDARD_LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
@@ -237,7 +239,8 @@ def instead_of_conversion(constant: str = "") -> str:
     """
     line = calling_line()
     better = "" if line is None else _instead_of(line)
-    in_order = [constant, better] if line is not None and line.library else [better, constant]
+    is_general = better.startswith("ng.custom_op")
+    in_order = [constant, better] if is_general else [better, constant]
     return "; ".join([text for text in in_order if text])
 
 
@@ -260,13 +263,10 @@ def _instead_of_library(line: Line) -> str:
             "return x.detach() at the end of the function that scipy.optimize calls, which takes "
             "arrays and numbers"
         )
-    if _module(line.frame).startswith("scipy.sparse.linalg."):
-        return "ng.callback of a function that solves, with a vjp that solves with A.T"
-    if _module(line.frame).startswith("scipy.sparse."):
-        return (
-            "(A @ v) * x in place of (A * x) @ v, and x * v in place of diags(x) @ v, as sparse "
-            "matrices are constants; np.bincount(rows, x * v[columns], n) for one of elements x"
-        )
+    if line.library == "scipy":
+        found = imported("numba_grad.frontend.inputs.instead_of_scipy").advice(line.frame)
+        if found:
+            return found
     return (
         "ng.custom_op or ng.autograd.Function, which give a function that calls "
         f"{line.library} a derivative"

@@ -20,6 +20,7 @@ import numpy as np
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.dtypes import promoted
 from numba_grad.errors import explain
+from numba_grad.fresh_thread import imported
 from numba_grad.frontend.functions import creation
 from numba_grad.frontend.functions.elementwise import where
 from numba_grad.frontend.inputs.arrays import as_node, node_of, wrap
@@ -210,12 +211,17 @@ def _unsupported(name: str, arguments: dict[str, Any]) -> TypeError:
     ]
     if shown == list(arguments):
         shown = ["..., x.detach().numpy(), ..."]  # they are within sequences or keywords
+    module, _, own = name.rpartition(".")
+    known = ""
+    if module == "scipy.special":
+        known = imported("numba_grad.frontend.inputs.instead_of_scipy").of_ufunc(own)
     return TypeError(
         explain(
             name,
             "not supported on tensors",
             expected=f"a function that numba_grad has under the same name{_nearest(name)}",
-            fix=f"{name}({', '.join(shown)}), whose result has no gradient",
+            fix=f"{known}{'; ' if known else ''}{name}({', '.join(shown)}), whose result has no "
+            "gradient",
         )
     )
 
