@@ -18,7 +18,8 @@ from numba_grad.frontend.inputs import instead_of_scipy
 X = np.array([0.4, 0.7, 0.9])
 NAMES: dict[str, Any] = {
     "x": X, "loc": 0.2, "scale": 1.7, "q": X, "a": 2.3, "b": 1.4, "df": 3.5, "mu": 1.3,
-    "k": np.array([0, 1, 1]), "p": 0.3, "mean": np.array([0.1, 0.2, 0.3]), "cov": np.eye(3) + 0.2, "n": 3,
+    "k": np.array([0, 1, 1]), "p": 0.3, "mean": np.array([0.1, 0.2, 0.3]), "n": 3,
+    "cov": np.eye(3) + 0.2,
     "lmbda": 0.7, "r": np.array([-3.0, 0.4, 1.9]), "delta": 1.2, "y": X, "z": X, "m": 2.5,
 }  # fmt: skip
 ARGUMENTS = {
