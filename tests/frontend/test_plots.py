@@ -24,7 +24,7 @@ DRAWINGS = {
     "contourf": lambda axes, x, y, grid: axes.contourf(x, y, grid),
     "pcolormesh": lambda axes, x, y, grid: axes.pcolormesh(grid),
     "quiver": lambda axes, x, y, grid: axes.quiver(x, y, y, x),
-    "numbers": lambda axes, x, y, grid: axes.plot([v for v in y], label=f"{y[0]:.1f}"),
+    "numbers": lambda axes, x, y, grid: axes.plot(list(y), label=f"{y[0]:.1f}"),
 }
 
 
