@@ -570,6 +570,32 @@ def test_max_and_min_of_python_choose(x, y):
     np.testing.assert_allclose(found, ng.grad(f, argnums=both)(x, y), rtol=1e-14)
 
 
+def test_functions_that_are_defined_in_each_step():
+    def f(x, y):
+        time, last = 0.0, 0.0
+        while x < 30:
+
+            def slope(z):
+                return z * y + time  # noqa: B023
+
+            class Step:
+                size = 0.5
+
+            first = slope(x)
+            second = slope(x + Step.size * first)
+            if second > 40:
+                return last + second
+            x = x + Step.size * second
+            last = (lambda z: z * first)(x)
+            time = time + 0.1
+        return x + last
+
+    for x, y in ((1.5, 1.0), (1.5, 3.0), (40.0, 1.0)):
+        assert float(with_control_flow(f)(x, y)) == pytest.approx(f(x, y), rel=1e-14)
+        found = ng.jit(ng.grad(f, argnums=(0, 1)), control_flow=True)(x, y)
+        np.testing.assert_allclose(found, ng.grad(f, argnums=(0, 1))(x, y), rtol=1e-13)
+
+
 @pytest.mark.parametrize("x", [[1.2, 0.7, 3.0], [0.1, 5.0, 0.3]])
 def test_a_number_and_a_condition(x):
     def f(x):
