@@ -114,7 +114,8 @@ class Line:
     def is_in_text(self) -> bool:
         """Whether what it calls becomes text, and nothing else: `f"{float(x):.3f}"`."""
         code, place = self.frame.f_code.co_code, self.frame.f_lasti
-        following = [k for k in range(place + 2, len(code), 2) if code[k] not in _SKIPPED][:2]
+        places = (k for k in range(place + 2, len(code), 2) if code[k] not in _SKIPPED)
+        following = [*islice(places, 2)]
         if following and code[following[0]] in _WITHOUT_SPECIFICATION:
             return True
         if len(following) < 2 or code[following[0]] != _LOAD_CONST:

@@ -370,7 +370,7 @@ class _Survey:
         cls = type(value)
         is_module = cls is types.ModuleType
         is_of_library = is_class_of_library(cls) and not is_module
-        is_sparse = cls.__module__.startswith("scipy.sparse.")  # products read their arrays
+        is_sparse = str(cls.__module__).startswith("scipy.sparse.")  # products read their arrays
         # Who reads any attribute of something does not mean those of figures and loggers.
         is_record = cls.__name__ in ("SimpleNamespace", "Namespace") or not (
             is_of_library or is_module

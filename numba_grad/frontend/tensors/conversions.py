@@ -93,9 +93,7 @@ class Conversions:
                     fix="x.tolist() for all of them",
                 )
             )
-        line = calling_line() if node.requires_grad else None
-        value = value_of if line is not None and line.is_in_text else value_of_constant
-        return _for_python(value(node, "item")).item()
+        return _for_python(value_of_constant(node, "item")).item()
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; of a 0-d tensor, the number.
