@@ -1,5 +1,6 @@
 """`matrix @ x` of a sparse matrix of SciPy's, a constant, and a tensor."""
 
+import functools
 import warnings
 from typing import Any
 
@@ -101,6 +102,43 @@ def test_jitted_functions_see_that_the_matrix_has_changed(format, way, copies):
     for change in changes(matrix):
         expected = product(matrix.tocsr(), x)
         np.testing.assert_allclose(jitted(x), expected, rtol=1e-14, err_msg=change)
+
+
+def test_a_matrix_goes_along_with_a_function():
+    matrix = matrix_of(DENSE, "csr")
+
+    def product(matrix, x):
+        return matrix @ x
+
+    with pytest.raises(TypeError, match=r"functools\.partial\(f, x\)"):
+        ng.jit(product)(matrix, X)
+    jitted = ng.jit(functools.partial(product, matrix))
+    np.testing.assert_allclose(jitted(X), DENSE @ X, rtol=1e-15)
+    matrix.data *= 3
+    np.testing.assert_allclose(jitted(X), 3 * (DENSE @ X), rtol=1e-15)
+
+
+@pytest.mark.parametrize("control_flow", [False, True])
+def test_products_in_loops(control_flow):
+    matrix = matrix_of(DENSE[:, :3] / 5, "csc")
+
+    def scanned(x):
+        return np.sum(ng.scan(lambda x, _: (x - 0.1 * (matrix @ x), None), x, length=5)[0])
+
+    def until_small(x):
+        while np.sum(x) > 1:
+            x = x - 0.1 * (matrix @ x)
+        return np.sum(x)
+
+    f = until_small if control_flow else scanned
+    step = np.eye(3) - 0.1 * matrix.toarray()
+    x, product = X[:3], np.eye(3)
+    for _ in range(100 if control_flow else 5):
+        if control_flow and np.sum(product @ x) <= 1:
+            break
+        product = step @ product
+    gradient = ng.jit(ng.grad(f), control_flow=control_flow)
+    np.testing.assert_allclose(gradient(x), product.sum(axis=0), rtol=1e-12)
 
 
 def test_what_is_not_possible_says_what_to_type():
