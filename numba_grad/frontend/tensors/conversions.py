@@ -361,7 +361,7 @@ def _only_element(node: Node, operation: str) -> Any:
         line = calling_line()
         if line is not None and line.is_store:
             raise _assigned_to_array(node, line)
-        if line is None or not (line.is_formatting or line.is_in_text):
+        if line is None or not line.is_formatting:
             value = value_of_constant(node, operation)
             _warn_of_constant(node, operation, line)
             return _for_python(value).item()
@@ -370,7 +370,7 @@ def _only_element(node: Node, operation: str) -> Any:
 
 def _warn_of_constant(node: Node, operation: str, line: Line | None) -> None:
     place = ("", 0) if line is None else line.place
-    if place in _warned:
+    if place in _warned or (line is not None and line.is_in_text):
         return
     if line is not None and line.is_fill:
         raise _assigned_to_array(node, line)
