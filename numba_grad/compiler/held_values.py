@@ -6,6 +6,10 @@ the next look starts there, and its program is the one of the pass before. The s
 nobody holds any more (`x -= step` after `step` was recorded, and before the look), where something
 recorded after the last look reads it: it is a state that the loop went on from.
 
+Results of a loop that are looked at afterwards, one by one (`errors.append(error)`, and then
+`max(errors)`, or a plot of them), were recorded before the first look. There the state is what the
+last look has computed on its way, and what is asked for now goes on from.
+
 Keeping costs little where an array is small, or is stored anyway, as matrix products are. A large
 one that is fused with what reads it would be written to memory for a script that prints a sum, and
 maybe wants nothing else. So it is kept when it is computed for the second time, and so is in that
@@ -63,6 +67,7 @@ _requires_grad = attrgetter("requires_grad")
 
 class _Looks(threading.local):
     last = 0  # what is recorded from now on has a greater serial; before the first look, all has
+    behind: frozenset[int] = frozenset()  # the serials of what the last look had to compute
 
 
 _looks = carried(_Looks())
@@ -137,6 +142,7 @@ def to_keep(past: Past, wanted: Iterable[Node], *, is_look: bool) -> list[Node]:
         newer = [x for x in past.pending if x.serial > last]
         if len(newer) < len(past.pending):
             states += [x for y in newer for x in _sources(y) if x.serial < last]
+        states += _read_further(past)
     if not states:
         return []
     held = sorted([x for x in set(map(_shown, states)) - asked if _is_data(x)], key=by_serial)
@@ -148,6 +154,17 @@ def to_keep(past: Past, wanted: Iterable[Node], *, is_look: bool) -> list[Node]:
         return held
     _left.update(large)
     return [x for x in held if x not in _left]
+
+
+def _read_further(past: Past) -> list[Node]:
+    """What the last look has computed on its way, has no value, and is read here by what it has not
+    computed. Takes notes for the next one."""
+    before = _looks.behind
+    _looks.behind = frozenset([x.serial for x in past.pending])
+    if before.isdisjoint(_looks.behind):
+        return []
+    further = [y for y in past.pending if y.serial not in before]
+    return [x for y in further for x in _sources(y) if x.value is None and x.serial in before]
 
 
 def carried_along(past: Past) -> list[Node]:

@@ -352,6 +352,24 @@ def test_what_is_held_is_computed_with_what_is_looked_at(compiled):
     )
 
 
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("look", [lambda sizes: [x.item() for x in sizes], max, sorted])
+def test_results_of_a_loop_are_looked_at_one_after_the_other(requires_grad, look, compiled):
+    state, sizes = ng.tensor(A, requires_grad=requires_grad), []
+    expected, expected_sizes = A, []
+    for _ in range(40):
+        state = state - 0.1 * np.sin(state) * state
+        sizes.append(np.sum(state**2))
+        expected = expected - 0.1 * np.sin(expected) * expected
+        expected_sizes.append(np.sum(expected**2))
+    found = look(sizes)
+    with ng.no_grad():
+        np.testing.assert_allclose(np.array(found), look(expected_sizes), rtol=1e-14)
+    # Each look goes on from where the one before it has come to.
+    assert len(compiled) <= 6
+    assert max(len(graph.nodes) for graph in compiled) <= 40
+
+
 def test_what_is_not_behind_it_stays_pending():
     x = ng.tensor(A)
     shared = np.sin(x)

@@ -536,3 +536,63 @@ def test_a_place_in_a_loop():
     x = np.array([0.3, 1.2, 0.5, 2.1])
     found = ng.jit(f, control_flow=True)(x)
     np.testing.assert_allclose(found, f(ng.tensor(x)).numpy(), rtol=1e-14)
+
+
+FITS = {
+    "polyfit": lambda x, y: np.polyfit(x[y > 0], y[y > 0], 2),
+    "polyfit_of_weights": lambda x, y: np.polyfit(x[y > 0], y[y > 0], 1, w=np.abs(y[y > 0]) + 1),
+    "polyfit_of_columns": lambda x, y: np.polyfit(
+        x[y > 0], np.column_stack([y[y > 0], x[y > 0] ** 2]), 1
+    ),
+    "vander": lambda x, y: np.sum(np.vander(x[y > 0], 3) ** 2, axis=0),
+    "powers": lambda x, y: np.sum(np.vander(x[y > 0], 3, increasing=True) ** 2, axis=0),
+    "lstsq": lambda x, y: np.linalg.lstsq(np.vander(x[y > 0], 3), y[y > 0], rcond=None)[0],
+    "columns": lambda x, y: np.linalg.lstsq(
+        np.column_stack([np.ones_like(x[y > 0]), x[y > 0], np.sin(x[y > 0])]), y[y > 0]
+    )[0],
+    "residuals": lambda x, y: np.linalg.lstsq(np.vander(x[y > 0], 2), y[y > 0])[1],
+    "exercised": lambda x, y: exercised(x, y),
+}
+
+
+def exercised(prices, values):
+    """Of Longstaff and Schwartz: what is worth more than its expectation."""
+    values, chosen = values.copy(), prices < 0.5
+    powers = np.vander(prices[chosen], 3)
+    expected = powers @ np.linalg.lstsq(powers, values[chosen], rcond=None)[0]
+    values[chosen] = np.where(0.5 - prices[chosen] > expected, 0.5 - prices[chosen], values[chosen])
+    return values
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_fits_of_what_is_selected(name):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=12)
+    y = np.sin(x) + 0.1 * rng.normal(size=12)
+
+    def loss(x, y):
+        found = FITS[name](x, y).ravel()
+        return np.sum(found * np.arange(1.0, 1 + found.size))
+
+    jitted, slopes = ng.jit(FITS[name]), ng.jit(ng.grad(loss, argnums=(0, 1)))
+    for pair in ((x, y), (y, x), (x[::-1].copy(), y)):  # of other numbers of elements
+        np.testing.assert_allclose(jitted(*pair), FITS[name](*pair), rtol=1e-9, atol=1e-12)
+        expected = ng.grad(loss, argnums=(0, 1))(*pair)
+        for mine, theirs in zip(slopes(*pair), expected, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.vander(x[x > 0]),
+        lambda x: np.column_stack([x[x > 0], x]),
+        lambda x: np.column_stack([x[x > 0], x[x < 0]]),
+        lambda x: np.polyfit(x[x > 0], x, 1),
+        lambda x: np.polyfit(x[x > 0], x[x > 0], 1, cov=True),
+        lambda x: np.linalg.lstsq(np.vander(x[x > 0], 2), x),
+    ],
+)
+def test_fits_that_need_the_number_are_refused(f):
+    with pytest.raises(TracingError, match="how many elements"):
+        ng.jit(f)(np.array([1.0, -1.0, 2.0, 3.0]))

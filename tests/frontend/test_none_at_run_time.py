@@ -1,4 +1,6 @@
-"""Functions with `control_flow=True` that return a value in one place and None in another."""
+"""Functions with `control_flow=True` that return a value in one place and None in another, and
+variables that hold None until there is a value.
+"""
 
 import numpy as np
 import pytest
@@ -98,8 +100,36 @@ def nothing_first(a, x):
     return total
 
 
+def nearest(a, x):
+    best, least = None, a
+    for candidate in (0.5, 1.5, 4.0):
+        distance = np.sum((x[:2] - candidate) ** 2)
+        if distance < least:
+            least, best = distance, x * candidate
+    return best[0] if best is not None else x.sum()
+
+
+def last_above(a, x):
+    found = None
+    for k in range(3):
+        if x[k] > a:
+            found = k, x[k] ** 2, {"before": x[:1] * 2}
+    return x.sum() if found is None else found[0] * found[1] + found[2]["before"].sum()
+
+
+def steps_above(a, x):
+    total, k = x[0], 0
+    while k < 4:
+        size = x[1] * k if x[2] * k > a else None
+        if size is not None:
+            total = total + size
+        k = k + 1
+    return total
+
+
 PROGRAMS = [converged, never, first_above, roots, or_sum, skipped, until_none, by_a_method]
 PROGRAMS += [nothing_first]
+IN_VARIABLES = [nearest, last_above, steps_above]
 INPUTS = [
     (1.0, [0.5, 1.5, 2.5]),
     (3.0, [0.5, 1.5, 2.5]),
@@ -117,7 +147,7 @@ def total(f):
     return lambda a, x: sum(leaves(f(a, x)))
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", PROGRAMS + IN_VARIABLES)
 def test_none_is_python_s(program):
     jitted = ng.jit(program, control_flow=True)
     slope = ng.jit(ng.grad(total(program), 1), control_flow=True)
@@ -140,8 +170,16 @@ def test_none_is_python_s(program):
             np.testing.assert_allclose(mine, theirs, rtol=1e-14)
         expected = ng.grad(total(program), 1)(a, x).numpy()
         np.testing.assert_allclose(slope(a, x), expected, rtol=1e-12, atol=1e-15)
-    always_given = program in (or_sum, skipped, until_none)
+    always_given = program in (or_sum, skipped, until_none, *IN_VARIABLES)
     assert kinds == ({False} if always_given else {False, "raises" if program is never else True})
+
+
+@pytest.mark.parametrize("program", IN_VARIABLES)
+def test_examples_of_which_some_hold_none(program):
+    x = np.array([[0.5, 1.5, 2.5], [2.5, 1.5, 0.5]])
+    each = ng.jit(ng.vmap(program, (None, 0)), control_flow=True)
+    for a in (0.05, 1.0, 2.0, 1e9):
+        np.testing.assert_allclose(each(a, x), [program(a, row) for row in x], rtol=1e-14)
 
 
 def test_examples_of_which_some_have_none():

@@ -570,6 +570,67 @@ def test_max_and_min_of_python_choose(x, y):
     np.testing.assert_allclose(found, ng.grad(f, argnums=both)(x, y), rtol=1e-14)
 
 
+def test_functions_that_are_defined_in_each_step():
+    def f(x, y):
+        time, last = 0.0, 0.0
+        while x < 30:
+
+            def slope(z):
+                return z * y + time  # noqa: B023
+
+            class Step:
+                size = 0.5
+
+            first = slope(x)
+            second = slope(x + Step.size * first)
+            if second > 40:
+                return last + second
+            x = x + Step.size * second
+            last = (lambda z: z * first)(x)
+            time = time + 0.1
+        return x + last
+
+    for x, y in ((1.5, 1.0), (1.5, 3.0), (40.0, 1.0)):
+        assert float(with_control_flow(f)(x, y)) == pytest.approx(f(x, y), rel=1e-14)
+        found = ng.jit(ng.grad(f, argnums=(0, 1)), control_flow=True)(x, y)
+        np.testing.assert_allclose(found, ng.grad(f, argnums=(0, 1))(x, y), rtol=1e-13)
+
+
+@pytest.mark.parametrize("x", [[1.2, 0.7, 3.0], [0.1, 5.0, 0.3]])
+def test_a_number_and_a_condition(x):
+    def f(x):
+        before = 0.0
+        for step in range(8):
+            x = x * 0.5 + 1 / (1 + x)
+            now = np.sum(x**2)
+            if step and abs(now - before) < 0.05 * now:
+                break
+            before = now
+        size = x[0] and x[1] > 0.7
+        return now * (step + 1) + (x[2] if size else 0.0)
+
+    x = np.array(x)
+    assert with_control_flow(f)(x) == pytest.approx(f(x), rel=1e-14)
+    found = ng.jit(ng.grad(f), control_flow=True)(x)
+    np.testing.assert_allclose(found, ng.grad(f)(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("x", [[1.2, 0.7, 3.0], [1.2, 2.7, -3.0], [1.0, 1.0, 1.0]])
+def test_what_max_and_min_choose_by_keys(x):
+    def f(x):
+        nearest = min(x, key=lambda v: (v - 1) ** 2)
+        place = max(range(3), key=lambda k: x[k])
+        pair = min([(x, x[0]), (2 * x, x[1]), (x**2, x[2])], key=lambda pair: pair[1])
+        largest = max({"a": x[0], "b": x[1]}.values())
+        none = max([], default=2.0) * max(map(abs, x), default=0.0)
+        return nearest + x[place] * (place + 1) + pair[0].sum() + largest * none + max(x) * min(x)
+
+    x = np.array(x)
+    assert with_control_flow(f)(x) == pytest.approx(f(x), rel=1e-14)
+    found = ng.jit(ng.grad(f), control_flow=True)(x)
+    np.testing.assert_allclose(found, ng.grad(f)(x), rtol=1e-14)
+
+
 def test_generators_that_python_chooses_from():
     def f(x, y):
         nearest = min(abs(v - y) for v in x)

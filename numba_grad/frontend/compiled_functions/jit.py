@@ -406,7 +406,9 @@ class Jitted:
                         f"jit of {self.__name__}",
                         "an argument is neither an array nor a number",
                         got={"argument": repr(x), "type": type(x).__name__},
-                        fix="name it in static_argnums or static_argnames",
+                        fix="ng.jit(functools.partial(f, x)), or of a function that closes over it"
+                        if type(x).__hash__ is None
+                        else "name it in static_argnums or static_argnames",
                     )
                 )
         tree = dynamic_args, dynamic_kwargs

@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.fresh_thread import imported
+
 OF_REWRITTEN = "_control_flow"  # what functions of jit(f, control_flow=True) close over
 _NOT_THE_USERS = (__name__.partition(".")[0] + ".", "numpy.")
 _STANDARD_LIBRARY = f"{Path(os.__file__).parent}{os.sep}"
@@ -29,11 +31,22 @@ _INSTALLED = re.compile("(site|dist)-packages")
 _STORES = frozenset(
     opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opcode.opmap
 )
-_BINARY_OP = opcode.opmap["BINARY_OP"]
+_BINARY_OP, _LOAD_CONST = opcode.opmap["BINARY_OP"], opcode.opmap["LOAD_CONST"]
 # Since Python 3.14, `values[x]` is a BINARY_OP.
 _LOOKUPS = frozenset(
     opcode.opmap[name] for name in ("BINARY_SUBSCR", "BINARY_SLICE") if name in opcode.opmap
 )
+# What follows a replacement field of an f-string, without `:` and with it. Until Python 3.12 they
+# are one, and its argument tells.
+_WITHOUT_SPECIFICATION = frozenset(
+    opcode.opmap[name]
+    for name in ("FORMAT_VALUE", "FORMAT_SIMPLE", "CONVERT_VALUE")
+    if name in opcode.opmap
+)
+_WITH_SPECIFICATION = frozenset(
+    opcode.opmap[name] for name in ("FORMAT_VALUE", "FORMAT_WITH_SPEC") if name in opcode.opmap
+)
+_SKIPPED = frozenset((opcode.opmap["CACHE"], opcode.opmap["EXTENDED_ARG"]))
 _SYMBOLS = [symbol for _, symbol in getattr(opcode, "_nb_ops", ())]  # of BINARY_OP, by argument
 
 _SEQUENCES = (ast.List, ast.Tuple, ast.ListComp)
@@ -47,6 +60,11 @@ _OF_TRUTH = {  # functions of Python's, not written in it, that compare
     "sorted": "np.sort(x)",
     "bisect_left": "np.searchsorted(x, y)",
     "bisect_right": "np.searchsorted(x, y, side='right')",
+}
+_BY_KEYS = {  # with an argument `key`
+    "min": "values[np.argmin(keys)] of arrays, or jit(f, control_flow=True),",
+    "max": "values[np.argmax(keys)] of arrays, or jit(f, control_flow=True),",
+    "sorted": "values[np.argsort(keys)] of arrays,",
 }
 _OF_PYTHON = ("builtins", "_bisect")
 _COUNTERPARTS = {  # of functions of `math` that NumPy has under another name, or SciPy has
@@ -93,6 +111,20 @@ class Line:
         return self.symbol in ("%", "%=")
 
     @property
+    def is_in_text(self) -> bool:
+        """Whether what it calls becomes text, and nothing else: `f"{float(x):.3f}"`."""
+        code, place = self.frame.f_code.co_code, self.frame.f_lasti
+        places = (k for k in range(place + 2, len(code), 2) if code[k] not in _SKIPPED)
+        following = [*islice(places, 2)]
+        if following and code[following[0]] in _WITHOUT_SPECIFICATION:
+            return True
+        if len(following) < 2 or code[following[0]] != _LOAD_CONST:
+            return False
+        last = following[1]
+        is_specified = code[last] != opcode.opmap.get("FORMAT_VALUE") or code[last + 1] & 4
+        return code[last] in _WITH_SPECIFICATION and bool(is_specified)
+
+    @property
     def is_store(self) -> bool:
         """Whether it assigns to elements: `array[0] = x`."""
         return self.operation in _STORES
@@ -125,6 +157,16 @@ class Line:
         path = self.frame.f_code.co_filename
         is_installed = path.startswith(_STANDARD_LIBRARY) or _INSTALLED.search(path)
         return self.package if is_installed else ""
+
+    @property
+    def is_of_optimizer(self) -> bool:
+        """Whether it is SciPy's, and one of its optimizers calls it, or it is there itself."""
+        frame: FrameType | None = self.frame
+        while frame is not None and _module(frame).startswith("scipy."):
+            if _module(frame).startswith("scipy.optimize."):
+                return True
+            frame = frame.f_back
+        return False
 
     def expression(self) -> ast.expr | None:
         """What it is computing, or assigning to; None where there is no source text."""
@@ -198,7 +240,8 @@ def instead_of_conversion(constant: str = "") -> str:
     """
     line = calling_line()
     better = "" if line is None else _instead_of(line)
-    in_order = [constant, better] if line is not None and line.library else [better, constant]
+    is_general = better.startswith("ng.custom_op")
+    in_order = [constant, better] if is_general else [better, constant]
     return "; ".join([text for text in in_order if text])
 
 
@@ -208,14 +251,27 @@ def _instead_of(line: Line) -> str:
     if line.is_store or line.is_fill:
         return instead_of_array(line)
     if line.library:
-        return (
-            "ng.custom_op or ng.autograd.Function, which give a function that calls "
-            f"{line.library} a derivative"
-        )
+        return _instead_of_library(line)
     expression = line.expression()
     if line.is_lookup:
         return _instead_of_lookup(line, expression)
     return _instead_of_call(line, expression) if isinstance(expression, ast.Call) else ""
+
+
+def _instead_of_library(line: Line) -> str:
+    if line.is_of_optimizer:
+        return (
+            "return x.detach() at the end of the function that scipy.optimize calls, which takes "
+            "arrays and numbers"
+        )
+    if line.library == "scipy":
+        found = imported("numba_grad.frontend.inputs.instead_of_scipy").advice(line.frame)
+        if found:
+            return found
+    return (
+        "ng.custom_op or ng.autograd.Function, which give a function that calls "
+        f"{line.library} a derivative"
+    )
 
 
 def _instead_of_lookup(line: Line, expression: ast.expr | None) -> str:
@@ -325,8 +381,9 @@ def instead_of_truth() -> str:
         )
     if not isinstance(called, BuiltinFunctionType) or called.__module__ not in _OF_PYTHON:
         return ""
-    other = _OF_TRUTH.get(called.__name__)
-    return f"{other} in place of {name}(...)" if other else ""
+    has_key = isinstance(expression, ast.Call) and any(x.arg == "key" for x in expression.keywords)
+    other = (_BY_KEYS if has_key else _OF_TRUTH).get(called.__name__)
+    return f"{other} in place of {name}({'..., key=...' if has_key else '...'})" if other else ""
 
 
 def _of_called_as_written(frame: FrameType) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from numba_grad.autograd.running import transform_behind
 from numba_grad.errors import GradientError, explain
 from numba_grad.frontend.inputs.arrays import value_of
-from numba_grad.frontend.inputs.calling_lines import instead_of_conversion
+from numba_grad.frontend.inputs.calling_lines import calling_line, instead_of_conversion
 from numba_grad.graph.node import Node, grad_mode
 from numba_grad.graph.walk import is_traced
 
@@ -27,16 +27,19 @@ AS_CONSTANT = {
 
 
 def value_of_constant(node: Node, operation: str) -> np.ndarray:
-    """The value, where no running transform differentiates by what `node` depends on.
+    """The value, where no running transform differentiates by what `node` depends on, or only text
+    is made of it.
 
     Raises
     ------
     GradientError
-        If one does, and gradients are recorded.
+        Else, if gradients are recorded.
     """
     transform = _transform_behind(node)
     if transform is not None and not is_traced(node):  # else there is no value, detached or not
-        raise _would_be_constant(node, operation, transform)
+        line = calling_line()
+        if line is None or not line.is_in_text:
+            raise _would_be_constant(node, operation, transform)
     return value_of(node, operation)
 
 

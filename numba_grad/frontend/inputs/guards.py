@@ -370,6 +370,7 @@ class _Survey:
         cls = type(value)
         is_module = cls is types.ModuleType
         is_of_library = is_class_of_library(cls) and not is_module
+        is_sparse = str(cls.__module__).startswith("scipy.sparse.")  # products read their arrays
         # Who reads any attribute of something does not mean those of figures and loggers.
         is_record = cls.__name__ in ("SimpleNamespace", "Namespace") or not (
             is_of_library or is_module
@@ -379,8 +380,11 @@ class _Survey:
             if is_of_library and isinstance(found, types.FunctionType | types.MethodType):
                 self.follow(found)  # as `numpy.vectorize` has one
             is_read = named.is_attribute_read(name, found) and not _is_own(cls)
+            is_read |= is_sparse and isinstance(found, np.ndarray | tuple)
             if is_read and self._is_new("attribute", id(value), name):
                 self._value(text.format(self._name(value)), found)
+                if is_sparse and isinstance(found, np.ndarray):
+                    self._elements(found)
                 if not is_module:
                     self._find_module(found)
 
@@ -449,6 +453,12 @@ class _Survey:
         if array.nbytes <= _MOST_BYTES_UNREAD:
             large = array if array.nbytes > MOST_BYTES else None
             self._require(f"{name}.tobytes() == {self._name(array.tobytes())}", large)
+
+    def _elements(self, array: np.ndarray) -> None:
+        """Of a sparse matrix whose transpose may be read: that has arrays of its own."""
+        if array.nbytes > _MOST_BYTES_UNREAD and not array.dtype.hasobject:
+            expected = self._name(array.tobytes())
+            self._require(f"{self._name(array)}.tobytes() == {expected}", array)
 
     def _items(self, name: str, container: Any) -> None:
         if len(container) <= _FEW_ITEMS:

@@ -95,8 +95,13 @@ def on_tensor(ufunc: np.ufunc, prepare: Prepare = operands) -> Operator:
     return operate
 
 
-def on_the_right(ufunc: np.ufunc) -> Operator:
-    """The same with the tensor on the right: `other + x`, as an operator."""
+def _refused(tensor: "Tensor", other: Any) -> Any:
+    return NotImplemented
+
+
+def on_the_right(ufunc: np.ufunc, foreign: Operator = _refused) -> Operator:
+    """The same with the tensor on the right: `other + x`, as an operator. `foreign` has the say
+    where `other` is neither an array nor a number."""
     op = OPS[ufunc.__name__]
     known: Known = {}
     numbers: Numbers = {}
@@ -112,7 +117,7 @@ def on_the_right(ufunc: np.ufunc) -> Operator:
                 y, inferred = found
                 return recorded_tensor(op, (y, x), x.requires_grad, NO_PARAMS, inferred)
         elif not is_operand(other):
-            return NotImplemented
+            return foreign(self, other)
         return new_tensor(recorded_with(ufunc, known, (other, self)))
 
     return operate

@@ -39,7 +39,7 @@ from numba_grad.frontend.tensors.python_numbers import handle_like, is_number
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS, Node, next_serial
 from numba_grad.graph.walk import toposort
-from numba_grad.ops.families import literal
+from numba_grad.ops.families import cast, literal
 
 _BOOL = np.dtype(np.bool_)
 _Values = dict[str, FlattenedValue]  # of the variables, by name
@@ -48,22 +48,24 @@ _CHEAP = ("elementwise", "literal", "iota", "leaf")
 
 
 def both(site: Site, name: str, first: Any, rest: Part) -> Any:
-    """`first and rest()`, or `or`. Of booleans both are computed where that is cheap."""
+    """`first and rest()`, or `or`. Of booleans both are computed where that is cheap.
+
+    `count and condition` is a boolean: where it is 0 for Python it is False, which is equal.
+    """
     node = as_node(first)
-    if node.dtype == _BOOL and node.shape == ():
+    is_number_first = name == "logical_and" and node.dtype.kind in "iuf"
+    if node.shape == () and (node.dtype == _BOOL or is_number_first):
         before = next_serial()
         with TracedParts(site):
             second, raised = result_or_raised(rest)
         other = as_node(second) if isinstance(second, (Tensor, bool, np.bool_)) else None
-        if (
-            other is not None
-            and not raised
-            and other.dtype == _BOOL
-            and other.shape == ()
-            and _is_cheap(other, before)
-        ):
-            like = first if not is_number(first) else second
-            return handle_like(like if not is_number(like) else True, OPS[name](node, other))
+        if other is not None and other.dtype == _BOOL and other.shape == ():
+            if is_number_first:
+                node = cast(node, _BOOL)
+                first = handle_like(True, node)
+            if not raised and _is_cheap(other, before):
+                like = first if not is_number(first) else second
+                return handle_like(like if not is_number(like) else True, OPS[name](node, other))
     if name == "logical_and":
         return chosen(site, first, rest, lambda: first)
     return chosen(site, first, lambda: first, rest)
@@ -141,7 +143,11 @@ def _former(name: str) -> str:
 
 class _Choice:
     """The variables after one of two sides, of kinds that have room for either; after a side that
-    raises an exception for certain they are what they are after the other one."""
+    raises an exception for certain they are what they are after the other one.
+
+    A side that leaves None in a variable which holds values after the other side is one that raises
+    an exception: there is none, but what the function gives then is found by Python's own run.
+    """
 
     def __init__(self, site: Site, titles: tuple[str, str]) -> None:
         self._site = site
@@ -149,6 +155,7 @@ class _Choice:
         self._kinds: dict[str, list[Kind]] | None = None  # once both sides were traced
         self._sides: list[_Values | None] = []  # None: it raises an exception for certain
         self._may_raise = False
+        self._or_none: set[str] = set()  # variables that are None after one of the sides
 
     def made(
         self, condition: Any, body: Callable[[], _Values], orelse: Callable[[], _Values]
@@ -185,6 +192,9 @@ class _Choice:
     def _leaves(self, values: _Values | None, raised: list[Node]) -> list[Tensor]:
         """What a side returns, after whether it raises an exception. That of False is traced
         first."""
+        absent = {x: MISSING for x in self._or_none if values and _is_none(values[x])}
+        if values is not None and absent:
+            values, raised = values | absent, [literal(True, _BOOL)]
         self._sides.append(values)
         if raised and not self._may_raise:
             self._may_raise = True
@@ -217,8 +227,26 @@ class _Choice:
         first, second = second if first is None else first, first if second is None else second
         if first is None or second is None:
             raise RaisesForCertain
+        or_none = {
+            x for x in first if x not in self._or_none and _is_none_once(first[x], second[x])
+        }
+        if or_none:
+            self._or_none |= or_none
+            self._kinds, self._may_raise = None, True
+            raise TracedAgain
         found = {
-            name: common_kinds(self._site, name, first[name], second[name], self._titles)
+            name: next(x for x in (first[name], second[name]) if x is not MISSING).kinds
+            if name in self._or_none
+            else common_kinds(self._site, name, first[name], second[name], self._titles)
             for name in first
         }
         return {name: kinds for name, kinds in found.items() if kinds is not None}
+
+
+def _is_none(value: FlattenedValue) -> bool:
+    return value is not MISSING and value.structure == MISSING.structure
+
+
+def _is_none_once(first: FlattenedValue, second: FlattenedValue) -> bool:
+    """Whether a variable is None after one side, and has another value after the other."""
+    return MISSING not in (first, second) and _is_none(first) is not _is_none(second)

@@ -35,6 +35,7 @@ from numba_grad.graph.walk import is_traced_nearby
 from numba_grad.ops.families import cast
 
 _ENDLESS = 2**62  # steps
+_ITERABLES = (list, tuple, GeneratorType, range, map, zip, dict, type({}.values()))
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -161,20 +162,28 @@ class Decisions:
             return body() if condition else orelse()
         return chosen(_usable(self._sites[number]), condition, body, orelse)
 
-    def extreme(self, number: int, function: Callable[..., Any], *values: Any) -> Any:
-        """`max(*values)` or `min(*values)`, which take the first of the largest or smallest."""
+    def extreme(
+        self, number: int, function: Callable[..., Any], *values: Any, **options: Any
+    ) -> Any:
+        """`max(*values)` or `min(*values)`, which take the first of the largest or smallest, or of
+        those with the largest or smallest `key`."""
         if function is not max and function is not min:
-            return function(*values)
-        given = values
-        if len(values) == 1 and type(values[0]) in (list, tuple, GeneratorType):
+            return function(*values, **options)
+        given: tuple[Any, ...] = values
+        if len(values) == 1 and (type(values[0]) in _ITERABLES or isinstance(values[0], Tensor)):
             given = tuple(values[0])
-        if len(given) < 2 or not any(map(_is_undecided, given)):
-            return function(*values) if given is values else function(given)
+        key = options.get("key")
+        keys: tuple[Any, ...] = given if key is None or len(given) < 2 else tuple(map(key, given))
+        if len(given) < 2 or not any(map(_is_undecided, keys)):
+            return function(*values, **options) if given is values else function(given, **options)
         compare = operator.gt if function is max else operator.lt
-        found = given[0]
-        for x in given[1:]:
-            found = self.conditional(number, compare(x, found), _giving(x), _giving(found))
-        return found
+        found, best = given[0], keys[0]
+        for x, k in zip(given[1:], keys[1:], strict=True):
+            is_better = compare(k, best)
+            best = self.conditional(number, is_better, _giving(k), _giving(best))
+            if key is not None:
+                found = self.conditional(number, is_better, _giving(x), _giving(found))
+        return best if key is None else found
 
     def any_or_all(self, number: int, function: Callable[..., Any], *values: Any) -> Any:
         """`any(*values)` or `all(*values)`"""

@@ -193,6 +193,12 @@ class ReadLater:
                 return (after - {name}) | read_in(value)
             case ast.AugAssign(target=ast.Name(id=name)):
                 return after | read_in(node) | {name}
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
+                return (after - {name}) | read_in(node)
             case _:
                 return after | read_in(node)
 

@@ -491,9 +491,15 @@ class _Function(ast.NodeTransformer):
         nothing = ast.arguments([], [], kwonlyargs=[], kw_defaults=[], defaults=[])
         return ast.copy_location(ast.Lambda(nothing, self.visit(expression)), expression)
 
-    def _call(self, place: ast.expr, name: str, arguments: Sequence[ast.expr]) -> ast.Call:
+    def _call(
+        self,
+        place: ast.expr,
+        name: str,
+        arguments: Sequence[ast.expr],
+        keywords: Sequence[ast.keyword] = (),
+    ) -> ast.Call:
         called = ast.Attribute(ast.Name(PREFIX, ast.Load()), name, ast.Load())
-        result = ast.copy_location(ast.Call(called, [*arguments], []), place)
+        result = ast.copy_location(ast.Call(called, [*arguments], [*keywords]), place)
         for node in (called, called.value, *arguments):
             if not hasattr(node, "lineno"):
                 ast.copy_location(node, place)
@@ -557,9 +563,10 @@ class _Function(ast.NodeTransformer):
             own = (ast.Name(x, ast.Load()) for x in ("__class__", self._first_argument))
             node.args = [ast.copy_location(x, node) for x in own]
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name in _CHOOSING and not node.keywords:
+        if name in _CHOOSING:
             site = self._context.add(name, node)
-            return self._call(node, _CHOOSING[name], [site, node.func, *node.args])
+            arguments = [site, node.func, *node.args]
+            return self._call(node, _CHOOSING[name], arguments, node.keywords)
         if not hasattr(builtins, name):
             node.func = self._call(node.func, "callee", [node.func])
         return node

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Iterator
 from types import FrameType, FunctionType
 
+import numpy as np
+
 from numba_grad.frontend.namespaces import namespace
 from numba_grad.frontend.tensors import array_api
 
@@ -48,6 +50,29 @@ def is_checking() -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def is_optimizing() -> bool:
+    """Whether it is a function of `scipy.optimize` itself that calls one of NumPy's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] not in ("numpy", "numba_grad"):
+            return module.startswith("scipy.optimize.")
+        frame = frame.f_back
+    return False
+
+
+def operand_of_sparse_product() -> np.ndarray | None:
+    """What `tensor.__array__`, which asks this, gives to the product of a sparse matrix.
+
+    SciPy leaves `matrix @ x` to `x` where that is no array, but one object for NumPy.
+    """
+    frame = sys._getframe(2)
+    if frame.f_code.co_name != "_matmul_dispatch":
+        return None
+    is_sparse = frame.f_globals.get("__name__", "").startswith("scipy.sparse.")
+    return np.array(None, dtype=object) if is_sparse else None
 
 
 def own_function_in_place_of_caller() -> str:

@@ -25,7 +25,11 @@ from numba_grad.frontend.inputs.calling_lines import (
 )
 from numba_grad.frontend.inputs.constants import AS_CONSTANT, value_of_constant
 from numba_grad.frontend.tensors import array_api, interchange, protocols
-from numba_grad.frontend.tensors.callers import is_checking, own_function_in_place_of_caller
+from numba_grad.frontend.tensors.callers import (
+    is_checking,
+    operand_of_sparse_product,
+    own_function_in_place_of_caller,
+)
 from numba_grad.frontend.tensors.numpy_functions import MADE_LIKE
 from numba_grad.graph.node import Node, grad_mode
 from numba_grad.graph.types import CPU
@@ -140,6 +144,9 @@ class Conversions:
         return int(value_of(self._node, "index").item())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        operand = operand_of_sparse_product()
+        if operand is not None and self._node.shape:
+            return operand
         value = _value_without_gradient(self._node, "numpy.asarray")
         if dtype is not None and np.dtype(dtype) != value.dtype:
             if copy is False:
@@ -363,7 +370,7 @@ def _only_element(node: Node, operation: str) -> Any:
 
 def _warn_of_constant(node: Node, operation: str, line: Line | None) -> None:
     place = ("", 0) if line is None else line.place
-    if place in _warned:
+    if place in _warned or (line is not None and line.is_in_text):
         return
     if line is not None and line.is_fill:
         raise _assigned_to_array(node, line)

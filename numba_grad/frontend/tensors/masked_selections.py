@@ -30,7 +30,9 @@ from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import TracingError, explain
 from numba_grad.frontend.functions import (
+    creation,
     elementwise,
+    joining,
     numbers,
     order_statistics,
     reductions,
@@ -65,6 +67,14 @@ Function = Callable[..., Any]
 _ELEMENT_BY_ELEMENT = frozenset((elementwise.__name__, numbers.__name__))
 _NO_ARRAYS = (np.generic, np.dtype, type, str)  # what functions take beside arrays and numbers
 _PRODUCTS = frozenset(("dot", "matmul"))
+_OF_ROWS = {  # functions that make rows of elements, or a fit of them, by method
+    "vander": "_powers",
+    "column_stack": "_beside",
+    "polyfit": "_fitted",
+    "lstsq": "_fitted",
+}
+_ARGUMENTS_OF_FITS = {"polyfit": ("x", "y", "w"), "lstsq": ("a", "b", "")}
+_LIKE = frozenset(("ones_like", "zeros_like"))
 _QUANTILES = {
     "median": order_statistics.nanmedian,
     "quantile": order_statistics.nanquantile,
@@ -150,6 +160,8 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
                 k: v for k, v in named.items() if v is not parameters[k].default and v is not self
             }
             return self._of_all(function, named.pop("axis", None), named)
+        if name in _OF_ROWS:
+            return getattr(self, _OF_ROWS[name])(function, args, kwargs)
         if name in ("argmax", "argmin") and args == (self,) and not kwargs and self.ndim == 1:
             return self._place_of_extreme(function)
         parameters = _parameters(function)
@@ -158,7 +170,8 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
             del given[next(iter(parameters))]
             return self.reduced(function, given.pop("axis", None), **given)
         is_nonzero = name == "where" and len(args) == 1
-        if function.__module__ not in _ELEMENT_BY_ELEMENT or is_nonzero:
+        is_of_each = function.__module__ in _ELEMENT_BY_ELEMENT or (name in _LIKE and not kwargs)
+        if not is_of_each or is_nonzero:
             self._refuse(name)
         return self._of_elements(function, args, kwargs)
 
@@ -427,6 +440,50 @@ class MaskedSelection(NDArrayOperatorsMixin, Selection):
             if is_sum_of_chosen and _is_same(x._region.mask, y._region.mask):
                 return function(x._in_one_axis(0), y._in_one_axis(0))
         self._refuse(function.__name__)
+
+    # Rows of elements, and fits
+
+    def _powers(self, function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """`vander(self, N)`"""
+        given = dict(zip(_parameters(function), args, strict=False)) | kwargs
+        number = given.get("N")
+        if number is None or self.ndim != 1:
+            self._refuse(function.__name__)  # as many as there are elements
+        powers = np.arange(number)
+        return self[:, None] ** (powers if given.get("increasing") else powers[::-1])
+
+    def _beside(self, function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """`column_stack` of elements, and of columns of them."""
+        columns = []
+        for x in args[0] if args else ():
+            if not isinstance(x, MaskedSelection) or not _is_same(
+                x._region.mask, self._region.mask
+            ):
+                self._refuse(function.__name__)
+            columns.append(x[:, None] if x.ndim == 1 else x)
+        if kwargs or any(x.ndim != 2 or x._region.after != 1 for x in columns):
+            self._refuse(function.__name__)
+        together = joining.concatenate([x._elements for x in columns], axis=-1)
+        return MaskedSelection(together, self._region._replace(after=1))
+
+    def _fitted(self, function: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A fit by least squares. Rows that are not selected are zeros, which change nothing."""
+        name = function.__name__
+        given = dict(zip(_parameters(function), args, strict=False)) | kwargs
+        left, right, weights = (given.pop(x, None) for x in _ARGUMENTS_OF_FITS[name])
+        for x in (left, right, self if weights is None else weights):
+            is_fit = isinstance(x, MaskedSelection) and x.ndim == x._region.after + 1
+            if not is_fit or not _is_same(x._region.mask, self._region.mask) or given.get("cov"):
+                self._refuse(name)
+        if name == "lstsq":
+            return function(left._in_one_axis(0), right._in_one_axis(0), **given)
+        if weights is None:
+            like = right if is_inexact(right.dtype) else right.astype(np.float64)
+            weights = like._selection(creation.ones_like(like._elements))
+            if right.ndim > 1:
+                weights = weights[:, 0]
+        weights = weights._in_one_axis(0)
+        return function(left._in_one_axis(1), right._in_one_axis(0), w=weights, **given)
 
     def _into(self, out: Sequence[Any], result: Any, name: str) -> Any:
         """`result` in place of what this was, for `x[mask] += 1`."""

@@ -13,6 +13,7 @@ from numba_grad.frontend.functions import (
     elementwise,
     indexing,
     numbers,
+    shapes,
 )
 from numba_grad.frontend.inputs.arrays import as_node, value_of
 from numba_grad.frontend.namespaces import namespace
@@ -83,6 +84,24 @@ def _require(a: Any, dtype: Any = None, requirements: Any = None) -> Any:
     return creation.asarray(a, dtype)
 
 
+def _broadcast_arrays(*args: Any, subok: bool = False) -> list[Any]:
+    """Arrays of text and objects, such as the None of an option of matplotlib's, stay NumPy's."""
+    others = {k: np.asarray(x) for k, x in enumerate(args) if _is_no_number(x)}
+    if not others:
+        return shapes.broadcast_arrays(*args)
+    of_numbers = [x for k, x in enumerate(args) if k not in others]
+    sizes = [np.shape(x) for x in (*of_numbers, *others.values())]
+    shape = shapes.broadcast_shapes(*sizes)
+    return [
+        np.broadcast_to(others[k], shape) if k in others else shapes.broadcast_to(x, shape)
+        for k, x in enumerate(args)
+    ]
+
+
+def _is_no_number(x: Any) -> bool:
+    return x is None or isinstance(x, str) or (isinstance(x, np.ndarray) and x.dtype.kind in "OSU")
+
+
 def _on_memory(function: Function) -> Function:
     """A question about memory, asked of tensors' values. NumPy's generators ask it, too."""
 
@@ -105,6 +124,7 @@ of_function.update(
         np.clip: _clip,
         np.i0: lambda x: namespace("special").i0(x),
         np.array2string: _array2string,
+        np.broadcast_arrays: _broadcast_arrays,
         np.array_repr: _array_repr,
         np.array_str: _array_str,
         np.asanyarray: creation.asarray,

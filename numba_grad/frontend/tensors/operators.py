@@ -1,5 +1,6 @@
 """The operators of tensors: arithmetic, comparisons, bits, assignments such as `x += y`."""
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from numba_grad.autograd import views
 from numba_grad.autograd.tensor_class import new_tensor, recorded_tensor
 from numba_grad.dtypes import can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.fresh_thread import imported
 from numba_grad.frontend.functions import contractions, elementwise
 from numba_grad.frontend.inputs.arrays import value_of
 from numba_grad.frontend.inputs.known_results import (
@@ -147,6 +149,20 @@ def write_result(out: "Tensor", result: Node, operation: str) -> "Tensor":
     return out
 
 
+def _sparse_products(value: object) -> Any:
+    """The module of products with sparse matrices, if `value` is one of SciPy's; else None. Neither
+    is imported before there is one."""
+    sparse = sys.modules.get("scipy.sparse")
+    if sparse is None or not sparse.issparse(value):
+        return None
+    return imported("numba_grad.frontend.tensors.sparse_products")
+
+
+def _times_matrix(tensor: "Tensor", other: Any) -> Any:
+    products = _sparse_products(other)
+    return products.times_in_place_of_multiply(other, tensor) if products else NotImplemented
+
+
 class Operators:
     """Abstract: the part of Tensor that makes `x + y` an operation on nodes.
 
@@ -181,7 +197,7 @@ class Operators:
 
     __radd__ = on_the_right(np.add)
     __rsub__ = on_the_right(np.subtract)
-    __rmul__ = on_the_right(np.multiply)
+    __rmul__ = on_the_right(np.multiply, _times_matrix)
     __rtruediv__ = on_the_right(np.divide)
     __rfloordiv__ = on_the_right(np.floor_divide)
     __rmod__ = on_the_right(np.remainder)
@@ -235,10 +251,16 @@ class Operators:
         return new_tensor(elementwise.power_node(base, self))
 
     def __matmul__(self, other: Any) -> "Tensor":
-        return contractions.matmul(self, other) if is_operand(other) else NotImplemented
+        if is_operand(other):
+            return contractions.matmul(self, other)
+        products = _sparse_products(other)
+        return products.times_on_the_right(self, other) if products else NotImplemented
 
     def __rmatmul__(self, other: Any) -> "Tensor":
-        return contractions.matmul(other, self) if is_operand(other) else NotImplemented
+        if is_operand(other):
+            return contractions.matmul(other, self)
+        products = _sparse_products(other)
+        return products.times(other, self) if products else NotImplemented
 
     def __divmod__(self, other: Any) -> "tuple[Tensor, Tensor]":
         return elementwise.divmod(self, other) if is_operand(other) else NotImplemented

@@ -1,7 +1,8 @@
 """NumPy's functions on tensors: `np.sin(x)`, `np.sum(x, axis=1)`, `array * x` reach our operations.
 
 What is not listed in `numpy_functions.py` is refused by name. Nothing is converted to NumPy
-silently, since gradients would be lost.
+silently, since gradients would be lost. But SciPy's optimizers, which hand arrays to the user's
+functions and compiled code what these give back, get arrays where they ask NumPy for some.
 """
 
 import contextlib
@@ -19,10 +20,12 @@ import numpy as np
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.dtypes import promoted
 from numba_grad.errors import explain
+from numba_grad.fresh_thread import imported
 from numba_grad.frontend.functions import creation
 from numba_grad.frontend.functions.elementwise import where
 from numba_grad.frontend.inputs.arrays import as_node, node_of, wrap
 from numba_grad.frontend.inputs.calling_lines import calling_line, instead_of_array
+from numba_grad.frontend.tensors.callers import is_optimizing
 from numba_grad.frontend.tensors.numpy_functions import counterpart, of_ufunc, supported_names
 from numba_grad.frontend.tensors.operators import write_result
 from numba_grad.frontend.tensors.ufunc_calls import call_of, without_defaults
@@ -33,6 +36,9 @@ from numba_grad.ops.families import broadcast_to, cast
 Function = Callable[..., Any]
 
 _ANY_NUMBER = sys.maxsize
+
+# How functions of `scipy.optimize` make arrays of what the user's functions give back.
+_OPTIMIZERS_ASK: frozenset[Function] = frozenset([np.atleast_1d, np.atleast_2d])
 
 
 def call_ufunc(
@@ -49,6 +55,9 @@ def call_ufunc(
     if out is not None:
         results = out if isinstance(out, tuple) else (out,)
         if not all(x is None or is_tensor(x) for x in results):
+            if is_optimizing():
+                arrays = [np.asarray(x) for x in inputs]
+                return getattr(ufunc, method)(*arrays, out=out, **kwargs)
             raise _no_array_for_result(name)
         return _ufunc_into(results, ufunc, method, inputs, kwargs)
     if method != "__call__":
@@ -71,6 +80,8 @@ def call_ufunc(
 
 def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What NumPy calls when another of its functions meets a tensor."""
+    if function in _OPTIMIZERS_ASK and is_optimizing():
+        return function(*[np.asarray(x) for x in args], **kwargs)
     ours = counterpart(function)
     if ours is None:
         given = _signature(function).bind(*args, **kwargs).arguments
@@ -200,12 +211,17 @@ def _unsupported(name: str, arguments: dict[str, Any]) -> TypeError:
     ]
     if shown == list(arguments):
         shown = ["..., x.detach().numpy(), ..."]  # they are within sequences or keywords
+    module, _, own = name.rpartition(".")
+    known = ""
+    if module == "scipy.special":
+        known = imported("numba_grad.frontend.inputs.instead_of_scipy").of_ufunc(own)
     return TypeError(
         explain(
             name,
             "not supported on tensors",
             expected=f"a function that numba_grad has under the same name{_nearest(name)}",
-            fix=f"{name}({', '.join(shown)}), whose result has no gradient",
+            fix=f"{known}{'; ' if known else ''}{name}({', '.join(shown)}), whose result has no "
+            "gradient",
         )
     )
 

@@ -1,0 +1,129 @@
+"""What to type in place of a function of SciPy's that has no derivative here, for messages.
+
+Formulas are of NumPy's functions and of those of `scipy.special` that have derivatives, in the
+names of SciPy's own documentation; tests compare each with what it is for.
+"""
+
+from types import FrameType
+
+_SPARSE = (
+    "(A @ v) * x in place of (A * x) @ v, and x * v in place of diags(x) @ v, as sparse matrices "
+    "are constants; np.bincount(rows, x * v[columns], n) for one of elements x"
+)
+_STEPS = "steps of Runge and Kutta in a loop, or in ng.scan"
+
+# By the function's package and name.
+_FUNCTIONS = {
+    "integrate.trapezoid": "np.trapezoid(y, x)",
+    "integrate.simpson": (
+        "np.sum(y[:-2:2] + 4 * y[1:-1:2] + y[2::2]) * h / 3, of an odd number of points at "
+        "distances h"
+    ),
+    "integrate.cumulative_trapezoid": "np.cumsum(np.diff(x) * (y[1:] + y[:-1]) / 2)",
+    "integrate.quad": (
+        "np.sum(w * f((b + a) / 2 + (b - a) / 2 * t)) * (b - a) / 2, with t, w = "
+        "np.polynomial.legendre.leggauss(20)"
+    ),
+    "integrate.odeint": _STEPS,
+    "integrate.solve_ivp": _STEPS,
+    "signal.lfilter": "ng.scan of its recurrence",
+    "spatial.cdist": "np.linalg.norm(x[:, None] - y, axis=-1)",
+    "spatial.pdist": (
+        "np.linalg.norm(x[i] - x[j], axis=-1), with i, j = np.triu_indices(len(x), 1)"
+    ),
+}
+# Of `scipy.special`.
+_UFUNCS = {
+    "betaincc": "scipy.special.betainc(b, a, 1 - x)",
+    "binom": (
+        "np.exp(scipy.special.gammaln(n + 1) - scipy.special.gammaln(k + 1) "
+        "- scipy.special.gammaln(n - k + 1))"
+    ),
+    "boxcox": "(x**lmbda - 1) / lmbda",
+    "cosm1": "-2 * np.sin(x / 2) ** 2",
+    "eval_chebyt": "np.polynomial.chebyshev.chebval(x, np.eye(n + 1)[n])",
+    "eval_hermite": "np.polynomial.hermite.hermval(x, np.eye(n + 1)[n])",
+    "eval_laguerre": "np.polynomial.laguerre.lagval(x, np.eye(n + 1)[n])",
+    "eval_legendre": "np.polynomial.legendre.legval(x, np.eye(n + 1)[n])",
+    "exp10": "10.0**x",
+    "exprel": "np.expm1(x) / x",
+    "huber": "np.where(np.abs(r) <= delta, r**2 / 2, delta * (np.abs(r) - delta / 2))",
+    "inv_boxcox": "(lmbda * y + 1) ** (1 / lmbda)",
+    "poch": "np.exp(scipy.special.gammaln(z + m) - scipy.special.gammaln(z))",
+    "pseudo_huber": "delta**2 * (np.sqrt(1 + (r / delta) ** 2) - 1)",
+}
+# By the names of a distribution and of its method.
+_DISTRIBUTIONS = {
+    "norm.logpdf": "-(((x - loc) / scale) ** 2) / 2 - np.log(scale * np.sqrt(2 * np.pi))",
+    "norm.pdf": "np.exp(-(((x - loc) / scale) ** 2) / 2) / (scale * np.sqrt(2 * np.pi))",
+    "norm.cdf": "scipy.special.ndtr((x - loc) / scale)",
+    "norm.sf": "scipy.special.ndtr((loc - x) / scale)",
+    "norm.logcdf": "scipy.special.log_ndtr((x - loc) / scale)",
+    "norm.ppf": "loc + scale * scipy.special.ndtri(q)",
+    "expon.logpdf": "-x / scale - np.log(scale)",
+    "gamma.logpdf": (
+        "scipy.special.xlogy(a - 1, x / scale) - x / scale - scipy.special.gammaln(a) "
+        "- np.log(scale)"
+    ),
+    "beta.logpdf": (
+        "scipy.special.xlogy(a - 1, x) + scipy.special.xlog1py(b - 1, -x) "
+        "- scipy.special.betaln(a, b)"
+    ),
+    "t.logpdf": (
+        "scipy.special.gammaln((df + 1) / 2) - scipy.special.gammaln(df / 2) "
+        "- np.log(df * np.pi) / 2 - (df + 1) / 2 * np.log1p(x**2 / df)"
+    ),
+    "poisson.logpmf": "scipy.special.xlogy(k, mu) - mu - scipy.special.gammaln(k + 1)",
+    "bernoulli.logpmf": "scipy.special.xlogy(k, p) + scipy.special.xlog1py(1 - k, -p)",
+    "multivariate_normal.logpdf": (
+        "-(x - mean) @ np.linalg.solve(cov, x - mean) / 2 - np.linalg.slogdet(cov)[1] / 2 "
+        "- len(x) / 2 * np.log(2 * np.pi)"
+    ),
+}
+# By the beginning of the module's name, for the functions that have no line of their own.
+_PACKAGES = {
+    "scipy.sparse.linalg.": "ng.callback of a function that solves, with a vjp that solves with "
+    "A.T",
+    "scipy.sparse.": _SPARSE,
+    "scipy.stats.": "its formula, of NumPy's functions and those of scipy.special",
+    "scipy.interpolate.": (
+        "np.interp(x, xp, fp) between points; of s = CubicSpline(xp, fp) "
+        "np.sum(s.c[:, k] * (x - s.x[k]) ** np.arange(3, -1, -1)[:, None], axis=0), with "
+        "k = np.clip(np.searchsorted(s.x, x) - 1, 0, len(s.x) - 2)"
+    ),
+}
+
+
+def of_ufunc(name: str) -> str:
+    """What to type in place of a function of `scipy.special`; "" where nothing is known."""
+    formula = _UFUNCS.get(name, "")
+    return formula and f"{formula} in place of {name}(...)"
+
+
+def advice(frame: FrameType) -> str:
+    """What to type in place of the function of SciPy's that runs in `frame`, or that has called it;
+    "" where nothing is known."""
+    found, package = "", ""
+    place: FrameType | None = frame
+    while place is not None:
+        module = str(place.f_globals.get("__name__"))
+        if not module.startswith("scipy."):
+            break
+        found = _of_function(place, module) or found
+        of_module = (text for start, text in _PACKAGES.items() if module.startswith(start))
+        package = next(of_module, package)
+        place = place.f_back
+    return found or package
+
+
+def _of_function(frame: FrameType, module: str) -> str:
+    name = frame.f_code.co_name
+    formula = _FUNCTIONS.get(f"{module.split('.')[1]}.{name}", "")
+    if not formula and module.startswith("scipy.stats."):
+        owner = frame.f_locals.get("self")
+        distribution = getattr(owner, "name", "")
+        if not distribution:  # of vectors
+            distribution = type(owner).__name__.removesuffix("_gen").removesuffix("_frozen")
+        name = f"{distribution}.{name}"
+        formula = _DISTRIBUTIONS.get(name, "")
+    return formula and f"{formula} in place of {name}(...)"
