@@ -2,6 +2,7 @@
 
     Surroundings   variables that functions share, and the containers, objects, arrays, iterators
                    and random generators in these; `changed()` says what is not as it was
+    drawing_nothing(operation, f)  refuses an `f` that draws random numbers, once for all steps
     UNASSIGNED     what a variable without a value holds, and a key that is not there
 
 A trace runs a function once, so what the function does to other things is done once as well. To
@@ -9,6 +10,7 @@ see that, there is no need to know how: by a name, an alias, a method of a list,
 """
 
 import array
+import contextlib
 import functools
 import gc
 import operator
@@ -17,12 +19,13 @@ import random
 import sys
 import types
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from numba_grad.autograd.tensor_class import is_tensor
+from numba_grad.errors import TracingError, explain
 from numba_grad.frontend.inputs.code_names import (
     OF_ANNOTATIONS,
     UNASSIGNED,
@@ -330,6 +333,63 @@ def draws_numbers(thing: Any) -> bool:
     is_imported = "numpy.random" in sys.modules
     kinds = (np.random.Generator, np.random.RandomState) if is_imported else ()
     return isinstance(thing, (random.Random, *kinds))
+
+
+# Of functions that could reach nothing to draw from when they were first looked at: their code, and
+# what they call by name. To look again takes some microseconds for each thing in reach.
+_draw_nothing: dict[tuple[int, ...], list[types.CodeType | type]] = {}
+_MOST_KNOWN = 4096
+
+
+def _codes_of(f: Any) -> list[types.CodeType | type]:
+    """The code of a function, a method, or what was made of one, and of functions that it names;
+    the types of other things that it may call."""
+    while not isinstance(f, types.FunctionType):
+        f = getattr(f, "__wrapped__", None) or getattr(f, "__func__", None)
+        if f is None:
+            return []
+    code = f.__code__
+    named = [contents_of(cell) for cell in f.__closure__ or ()]
+    named += [f.__globals__.get(name) for name in code.co_names]
+    return [code, *[getattr(x, "__code__", type(x)) for x in named if callable(x)]]
+
+
+@contextlib.contextmanager
+def drawing_nothing(
+    operation: str, *functions: Callable[..., Any], each: str = "step"
+) -> Iterator[None]:
+    """While functions of a loop are traced, or one of a batch of which `each` is a member: they
+    draw no random numbers of NumPy's or Python's.
+
+    Raises
+    ------
+    TracingError
+        If one of them has drawn numbers: all steps would have those of the first one.
+    """
+    around = []
+    for f in functions:
+        codes = _codes_of(f)
+        key = tuple(map(id, codes))
+        if not codes or key not in _draw_nothing:
+            around.append((f, Surroundings.of(f)))
+            if not any(draws_numbers(x.thing) for x in around[-1][1].reached):
+                if len(_draw_nothing) >= _MOST_KNOWN:
+                    _draw_nothing.clear()
+                _draw_nothing[key] = codes
+    yield
+    for f, before in around:
+        drawn = next((x for x in before.changed() if draws_numbers(x.thing)), None)
+        if drawn is not None:
+            name = getattr(f, "__name__", None) or type(f).__name__
+            raise TracingError(
+                explain(
+                    operation,
+                    f"{name} would draw random numbers once, for all {each}s",
+                    got={"from": f"`{drawn.name}`"},
+                    fix=f"numbers that are drawn before, a row for each {each}; or ng.random, with "
+                    f"ng.random.fold_in(key, i) in {each} i",
+                )
+            )
 
 
 def _is_iterator(thing: Any) -> bool:
