@@ -629,14 +629,35 @@ def test_things_that_disappear_are_noticed(monkeypatch):
 
 
 def test_a_guard_has_a_bounded_number_of_conditions():
-    arrays = [np.ones(3) for _ in range(30)]
-    names = {f"w{k}": np.ones(3) for k in range(400)}
-    source = "def f(x):\n    return x + " + " + ".join(names)
+    names = {f"w{k}": np.ones(3) for k in range(4000)}
+    source = "def f(x):\n    return x + sum([" + ", ".join(names) + "])"
     exec(source, names)
     guard = guards.guard_of(names["f"])
     assert guard.holds()
     assert len(guard._conditions) == guards.MOST_CONDITIONS
-    assert guards.guard_of(lambda x: arrays).holds()
+    assert not guard.is_complete
+    arrays = [np.ones(3) for _ in range(30)]
+    guard = guards.guard_of(lambda x: arrays)
+    assert guard.holds()
+    assert guard.is_complete
+
+
+@pytest.mark.parametrize("count", [40, 600])
+def test_many_objects_and_lists_are_looked_into(count):
+    springs = [Spring(2.0, 0.5) for _ in range(count)]
+    lists = {k: [1.0, k] for k in range(count)}
+    numbers = [0.5] * (30 * count)
+    _agree_after(
+        lambda x: sum(s.force(x[0]) for s in springs), lambda: setattr(springs[-1], "length", 7.0)
+    )
+    _agree_after(lambda x: sum(v[0] * x[0] for v in lists.values()), _set(lists[count - 1], 0, 9.0))
+    _agree_after(lambda x: x * sum(numbers), _set(numbers, -1, 9.0))
+
+
+def test_more_than_is_compared_is_a_warning():
+    rows = [[k, 1.0] for k in range(5000)]
+    with pytest.warns(ng.errors.TracingWarning, match="more than is compared at each call"):
+        assert ng.jit(lambda x: x * len(rows))(2.0) == 10000.0
 
 
 def test_functions_of_nothing_but_their_arguments_compare_their_code_only():

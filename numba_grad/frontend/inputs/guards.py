@@ -50,12 +50,12 @@ from numba_grad.frontend.inputs.code_names import (
 from numba_grad.frontend.inputs.tracing import owner_of
 from numba_grad.immutable import NamedTuple
 
-MOST_CONDITIONS = 1024  # 15 us; most functions have less than ten
+MOST_CONDITIONS = 8192  # 0.1 ms; most functions have less than ten
 MOST_BYTES = 1024  # of an array that is compared by content: 0.1 us
 _MOST_BYTES_UNREAD = 65536  # of one that only NumPy computes with, as in `x * array.mean()`: 5 us
 _FEW_ITEMS = 32  # of a list or dict: each is compared by itself
-_MOST_ITEMS = 512
-_MOST_NUMBERS = 8192  # of a list of nothing else, which is compared at once: 20 ns each
+_MOST_ITEMS = 4096
+_MOST_NUMBERS = 32768  # of a list of nothing else, which is compared at once: 20 ns each
 
 _NAME = re.compile(r"\b[a-z]\w*\b")
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic)
@@ -73,13 +73,17 @@ _BUFFERS = bytearray | memoryview | array.array
 
 
 class Guard:
-    """What was found around a function. `holds` is None if that was nothing."""
+    """What was found around a function. `holds` is None if that was nothing; `is_complete` says
+    whether all of it is compared."""
 
-    __slots__ = ("_conditions", "_names", "holds")
+    __slots__ = ("_conditions", "_names", "holds", "is_complete")
 
-    def __init__(self, conditions: "list[_Condition]", names: dict[str, Any]) -> None:
+    def __init__(
+        self, conditions: "list[_Condition]", names: dict[str, Any], is_complete: bool = True
+    ) -> None:
         self._conditions = conditions
         self._names = names
+        self.is_complete = is_complete
         self.holds = _compiled(conditions, names)
 
     def without_arrays(self, owners_read: Container[int]) -> "Guard":
@@ -144,7 +148,7 @@ def guard_of(f: Callable[..., Any], given: Iterable[Any] = ()) -> Guard:
         survey.look_at(value)
     survey.go_on()
     survey.nothing_is_hidden()
-    return Guard(survey.conditions, survey.names)
+    return Guard(survey.conditions, survey.names, survey.is_complete and not survey.is_full())
 
 
 def is_same(value: Any, expected: Any) -> bool:
@@ -193,9 +197,10 @@ class _Survey:
         self._kept: list[Any] = []  # whose ids are known
         self._builtins: dict[int, tuple[dict[str, Any], set[str]]] = {}  # of these globals
         self._is_first = True
+        self.is_complete = True  # but for what there was no more room for
 
     def go_on(self) -> None:
-        while not self._is_full():
+        while not self.is_full():
             if self._pending:
                 self._look_into(*self._pending.popleft())
             elif self._seen < len(self._objects):
@@ -241,7 +246,7 @@ class _Survey:
         if not runs_code(value):
             self._contents(self._name(value), value)
 
-    def _is_full(self) -> bool:
+    def is_full(self) -> bool:
         return len(self.conditions) >= MOST_CONDITIONS
 
     def _is_new(self, *key: Any) -> bool:
@@ -256,7 +261,7 @@ class _Survey:
         return name
 
     def _require(self, text: str, array: np.ndarray | None = None) -> None:
-        if not self._is_full():
+        if not self.is_full():
             self.conditions.append(_Condition(text, array))
 
     # Functions
@@ -329,7 +334,7 @@ class _Survey:
             self._find_module(imported_module(name, function.__globals__))
         first = code.co_varnames[0] if receiver is not UNASSIGNED and code.co_argcount else None
         for place in named.places:
-            if self._is_full():
+            if self.is_full():
                 return
             kind, name, attributes = place
             container: Any = None
@@ -490,6 +495,8 @@ class _Survey:
         elif isinstance(value, set | frozenset):
             if len(value) <= _MOST_NUMBERS and all(map(_is_plain, value)):
                 self._require(f"{name} == {self._name(frozenset(value))}")
+            else:
+                self.is_complete = False
         elif not isinstance(value, types.ModuleType):
             if callable(value):
                 self.follow(value)
@@ -513,6 +520,8 @@ class _Survey:
             self._require(f"are_same({text}, {expected})")
         elif len(container) <= _MOST_ITEMS:
             self._long.append((name, container))
+        else:
+            self.is_complete = False
 
     def _each_item(self, name: str, container: Any) -> None:
         if isinstance(container, _MAPPINGS):
