@@ -100,8 +100,8 @@ class Guard:
         """After tracing: without what tracing itself has changed."""
         if self.holds is None or self.holds():
             return self
-        kept = [x for x in self._conditions if _compiled([x], self._names)()]  # type: ignore[misc]
-        return self._with(kept)
+        namespace = dict(self._names)
+        return self._with([x for x in self._conditions if _holds(x, namespace)])
 
     def and_still(self, held: "Iterable[tuple[Any, str, Any]]") -> "Guard":
         """With conditions more: that each of these things has something at a place in it, which is
@@ -138,6 +138,13 @@ def _compiled(conditions: list[_Condition], names: dict[str, Any]) -> Callable[[
     namespace = dict(names)
     exec(compile(source, "<guard of a jitted function>", "exec"), namespace)
     return namespace["holds"]
+
+
+def _holds(condition: _Condition, namespace: dict[str, Any]) -> bool:
+    try:
+        return eval(condition.text, namespace)
+    except (LookupError, AttributeError, ValueError):
+        return False
 
 
 def guard_of(f: Callable[..., Any], given: Iterable[Any] = ()) -> Guard:
