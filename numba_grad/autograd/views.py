@@ -25,7 +25,7 @@ import numpy as np
 from numba_grad.autograd import state
 from numba_grad.autograd.tensor_class import is_tensor, new_tensor
 from numba_grad.errors import GradientError, explain
-from numba_grad.graph.node import OPS, Node, Op, grad_mode, record, recording
+from numba_grad.graph.node import NO_PARAMS, OPS, Node, Op, grad_mode, record, recording
 from numba_grad.graph.types import Type
 from numba_grad.graph.walk import rebuilt
 from numba_grad.locks import new_lock
@@ -34,6 +34,9 @@ from numba_grad.ops.families import full
 
 # One operation on the way from an array to a view of it: op, further inputs, params.
 Step = tuple[Op, tuple[Node, ...], dict[str, Any]]
+
+# How `x.detach()` shows x.
+DETACHING: Sequence[Step] = ((detach, (), NO_PARAMS),)
 
 _creation_lock = new_lock()
 _NOT_FOUND = object()  # a layout that nobody needed
@@ -236,19 +239,42 @@ def _live(members: dict[int, weakref.ref[Any]]) -> list[Any]:
 def _assign_through(
     tensor: Any, node: Node, others: list[Any], region: Sequence[Step] | None
 ) -> None:
+    """What is written to a detached view is history of that and of its views. What it was detached
+    from gets the value, and keeps the history that it has."""
     view = tensor._view
     changed = view if region is None else _part_of(view, region)
     array = _array_of(view)
+    bottom = _detached_at(view, array)
+    within, beyond = [], []
+    for other in others:
+        if _array_of(other._view) is array:
+            (within if bottom is array or _is_part(other._view, bottom) else beyond).append(other)
+    # All that can be refused is refused before the first handle moves on.
+    moves = _moves(tensor, node, within, changed, bottom)
+    if beyond:
+        value = OPS["detach"](node) if node.requires_grad else node
+        moves += [
+            move for move in _moves(tensor, value, beyond, changed, array) if move[0] is not tensor
+        ]
+    for moved, new in moves:
+        state.move_on(moved, new)
+
+
+def _moves(
+    tensor: Any, node: Node, others: list[Any], changed: TensorView, array: TensorView
+) -> list[tuple[Any, Node]]:
+    """Which tensors get another node, and which, where `tensor` gets this one: itself, `array`,
+    and of the others those that show what has changed."""
+    view = tensor._view
     path = _path(view, array)
-    keeps_history = not grad_mode.enabled or detach in [op for op, _, _ in path]
+    keeps_history = not grad_mode.enabled or _detached_at(view, array) is not array
     base = tensor if view is array else None
     apart, overlapping = [], []
     for other in others:
         if other._view is array:
             base = other
-        elif _array_of(other._view) is array:
+        else:
             (overlapping if _overlap(changed, other._view) else apart).append(other)
-    # All that can be refused is refused before the first handle moves on.
     new_base = node
     if base is not None:
         new_base = node if base is tensor else _written(base._node, path, node)
@@ -260,7 +286,9 @@ def _assign_through(
         overlapping += apart
         with recording(grad_mode.enabled or _has_history(tensor)):
             own = _read(new_base, path)
-    moves = [] if base is tensor else [(tensor, state.successor(tensor, own, keeps_history))]
+    moves = [] if base is None else [(base, new_base)]
+    if base is not tensor:
+        moves.append((tensor, state.successor(tensor, own, keeps_history)))
     for other in overlapping:
         # A view that has history keeps it, also where none is recorded now: that of the array, or
         # its own.
@@ -268,16 +296,37 @@ def _assign_through(
             own_path = _path(other._view, array)
             if base is not None:
                 new = _read(new_base, own_path)
+            elif _is_part(other._view, view):
+                new = _read(own, _path(other._view, view))
             else:
                 # Nobody knows the rest of the array any more.
-                blank = full(0, array.type.shape, array.type.dtype, array.type.device)
-                known = _written(blank, own_path, _read_past_hooks(other))
-                new = _read(_written(known, path, node), own_path)
-            moves.append((other, state.successor(other, new, keeps_history)))
-    if base is not None:
-        moves.insert(0, (base, new_base))
-    for moved, new in moves:
-        state.move_on(moved, new)
+                before = _read_past_hooks(other)
+                new = _read(_written(_blank(array, node.type.dtype), path, node), own_path)
+                is_new = full(True, node.type.shape, np.dtype(np.bool_), node.type.device)
+                mask = _written(_blank(array, is_new.type.dtype), path, is_new)
+                new = OPS["where"](_read(mask, own_path), new, before)
+            keeps = keeps_history or _detached_at(other._view, array) is not array
+            moves.append((other, state.successor(other, new, keeps)))
+    return moves
+
+
+def _blank(array: TensorView, dtype: np.dtype) -> Node:
+    return full(0, array.type.shape, dtype, array.type.device)
+
+
+def _detached_at(view: TensorView, array: TensorView) -> TensorView:
+    """The nearest one on the way from a view to its array that was made by `detach`, or that."""
+    while view is not array and view.steps is not DETACHING:
+        assert view.parent is not None, "the array is on the way"
+        view = view.parent
+    return view
+
+
+def _is_part(view: TensorView | None, other: TensorView) -> bool:
+    """Whether a view is another one, or was made of it."""
+    while view is not None and view is not other:
+        view = view.parent
+    return view is not None
 
 
 def _past_hooks(tensor: Any, node: Node) -> Node:
@@ -309,6 +358,7 @@ def _read_past_hooks(tensor: Any) -> Node:
     x = read[-1].inputs[0]
     for y in reversed(read):
         x = rebuilt(y, (x, *y.inputs[1:]), {})
+        x.value = y.value  # what it was computed of may be freed
     return x
 
 

@@ -12,6 +12,7 @@ from numba_grad.frontend.derived_functions import derived_from
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, value_of, wrap
 from numba_grad.frontend.inputs.changed_arguments import change, numbers_of_changed
+from numba_grad.frontend.inputs.surroundings import drawing_nothing
 from numba_grad.frontend.inputs.tracing import (
     any_of,
     is_run_by_python,
@@ -53,6 +54,8 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     TypeError
         If `f` needs a value in Python (`if x > 0`, `float(x)`): inside, `x` stands for all examples
         at once.
+    TracingError
+        If `f` draws from NumPy's or Python's generators: all examples would have the same numbers.
 
     Notes
     -----
@@ -77,25 +80,20 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         }
         size = _common_size(mapped, structure)
 
+        def of_example(own: dict[int, Any]) -> Any:
+            given = [own.get(k, x) for k, x in enumerate(leaves)]
+            return f(*trees.unflatten(structure, given), **kwargs)
+
         def one_by_one() -> Any:
-            slices = [{k: wrap(x)[number] for k, x in mapped.items()} for number in range(size)]
-            rows = [[own.get(k, x) for k, x in enumerate(leaves)] for own in slices]
-            return _stacked([f(*trees.unflatten(structure, x), **kwargs) for x in rows], out_axes)
+            return _one_by_one(of_example, size, mapped, leaves, axes, out_axes)
 
         if is_run_by_python():
             return one_by_one()
-        members: dict[Node, Node] = {}
-        stand_ins = list(leaves)
-        for k, x in mapped.items():
-            # It requires grad where the batch does: `f` may differentiate, and must see what is the
-            # caller's.
-            member = argument(x.type.of_shape(x.shape[1:]), x.requires_grad)
-            members[member] = x
-            # An identity, since a leaf that requires grad would refuse `x[i] = v`.
-            stand_ins[k] = wrap(OPS["identity"](member) if x.requires_grad else member)
+        stand_ins, members = _stand_ins(leaves, mapped)
         tensors = [k for k, x in enumerate(stand_ins) if is_tensor(x)]
         before = [stand_ins[k]._node for k in tensors]
-        with order.scope(order.token) as scope, noting_raised() as raised:
+        drawing = drawing_nothing("vmap", f, each="example")
+        with order.scope(order.token) as scope, noting_raised() as raised, drawing:
             out = f(*trees.unflatten(structure, stand_ins), **kwargs)
         numbers = numbers_of_changed([stand_ins[k] for k in tensors], before)
         changed = [tensors[number] for number in numbers]
@@ -124,6 +122,20 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     return batched
 
 
+def _stand_ins(leaves: list[Any], mapped: dict[int, Node]) -> tuple[list[Any], dict[Node, Node]]:
+    """The leaves of one example, and what is mapped by its nodes."""
+    members: dict[Node, Node] = {}
+    stand_ins = list(leaves)
+    for k, x in mapped.items():
+        # It requires grad where the batch does: `f` may differentiate, and must see what is the
+        # caller's.
+        member = argument(x.type.of_shape(x.shape[1:]), x.requires_grad)
+        members[member] = x
+        # An identity, since a leaf that requires grad would refuse `x[i] = v`.
+        stand_ins[k] = wrap(OPS["identity"](member) if x.requires_grad else member)
+    return stand_ins, members
+
+
 def _as_result(name: str, axis: Any, of_all: Node, of_one: Node, members: dict[Node, Node]) -> Node:
     if axis is not None:
         return _axis_to(of_all, axis, name)
@@ -136,6 +148,23 @@ def _is_to_be_raised(by_each: Node) -> bool:
     """Whether an example raises an exception now: Python runs one by one, and knows the values."""
     by_any = OPS["any"](by_each, axes=(0,))
     return not note_raised(by_any) and bool(value_of(by_any))
+
+
+def _one_by_one(
+    of_example: Callable[[dict[int, Any]], Any],
+    size: int,
+    mapped: dict[int, Node],
+    leaves: list[Any],
+    axes: list[Any],
+    out_axes: Any,
+) -> Any:
+    """The results, of examples that are views of what is mapped: these may be changed in place."""
+    whole = {k: wrap(OPS["identity"](x)) for k, x in mapped.items()}
+    before = {k: x._node for k, x in whole.items()}
+    results = [of_example({k: x[number] for k, x in whole.items()}) for number in range(size)]
+    changed = [k for k, x in whole.items() if x._node is not before[k]]
+    change("vmap", leaves, changed, [_axis_to(whole[k]._node, axes[k], "") for k in changed])
+    return _stacked(results, out_axes)
 
 
 def _stacked(results: list[Any], out_axes: Any) -> Any:

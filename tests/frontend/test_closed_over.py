@@ -1,8 +1,11 @@
 """What a jitted function finds around itself is as it is at the call, not as it was when traced."""
 
+import array
 import collections
+import contextvars
 import functools
 import importlib
+import operator
 import sys
 import threading
 import types
@@ -245,6 +248,82 @@ def test_attributes_count_however_their_objects_are_reached(reaching):
         vars(springs[1]).pop("twice", None)
 
     _agree_after(reaching(springs), change)
+
+
+class _Doubling(Spring):
+    def force(self, x):
+        return 2 * x
+
+
+class _Named(type):
+    width = 2.0
+
+
+class _Listed(metaclass=_Named):
+    pass
+
+
+class _WithDefaults:
+    def __getattr__(self, name):
+        return 2.0
+
+
+def test_names_that_hide_what_was_found_count():
+    spring, other, defaults = Spring(2.0, 0.5), Spring(2.0, 0.5), _WithDefaults()
+    names = types.SimpleNamespace(a=1.0)
+
+    def setting(thing, name, value):
+        return lambda: setattr(thing, name, value)
+
+    _agree_after(lambda x: spring.force(x), setting(spring, "force", lambda x: 7 * x))
+    _agree_after(lambda x: other.force(x), setting(other, "__class__", _Doubling))
+    _agree_after(lambda x: x if hasattr(names, "b") else 2 * x, setting(names, "b", 3.0))
+    _agree_after(lambda x: x * sum(vars(names).values()), setting(names, "c", 4.0))
+    _agree_after(lambda x: x * defaults.rate, setting(defaults, "rate", 5.0))
+    _agree_after(
+        lambda x: x * _Listed.width,
+        setting(_Named, "width", 3.0),
+        setting(_Listed, "width", 4.0),
+    )
+
+
+def test_functions_of_a_module_hide_builtin_ones():
+    variables = {}
+    exec("def f(x):\n    return x * max(1.0, 2.0)", variables)  # as a cell of a notebook does
+    _agree_after(variables["f"], lambda: variables.update(max=min))
+
+
+def test_other_names_of_an_object_do_not_have_it_traced_again():
+    spring = Spring(2.0, 0.5)
+    assert _agree_after(lambda x: spring.force(x), lambda: setattr(spring, "note", "new")) == 1
+
+
+def test_views_buffers_and_variables_of_threads_and_contexts_are_looked_into():
+    numbers, bytes_, array_ = np.ones(3), bytearray(b"\x01\x02"), array.array("d", [1.0, 2.0])
+    shown, table = memoryview(numbers), {"a": 1.0}
+    proxy, local = types.MappingProxyType(table), threading.local()
+    local.a = 1.0
+    context = contextvars.ContextVar("context")
+    context.set(1.0)
+    attribute = operator.attrgetter("a")
+    _agree_after(lambda x: x * shown[0], _set(numbers, 0, 4.0))
+    _agree_after(lambda x: x * bytes_[0], _set(bytes_, 0, 4))
+    _agree_after(lambda x: x * array_[0], _set(array_, 0, 4.0), lambda: array_.insert(0, 5.0))
+    _agree_after(lambda x: x * proxy["a"], _set(table, "a", 4.0))
+    _agree_after(lambda x: x * local.a, lambda: setattr(local, "a", 4.0))
+    _agree_after(lambda x: x * context.get(), lambda: context.set(4.0))
+    _agree_after(lambda x: x * attribute(local), lambda: setattr(local, "a", 5.0))
+
+
+def test_dicts_have_their_keys_in_the_order_of_the_call():
+    def weighted(d):
+        return sum(k * x for k, x in enumerate(d.values()))
+
+    f = ng.jit(weighted)
+    for given in ({"a": 1.0, "b": X}, {"b": 2.0, "a": X}, {"b": X, "a": 1.0}, {"a": X, "b": 1.0}):
+        np.testing.assert_array_equal(f(given), weighted(given))
+    both = ng.jit(lambda **d: weighted(d))
+    np.testing.assert_array_equal([both(a=1.0, b=2.0), both(b=2.0, a=1.0)], [2.0, 1.0])
 
 
 def test_what_numpy_computes_of_large_arrays_that_no_tensor_meets_counts():
@@ -550,14 +629,35 @@ def test_things_that_disappear_are_noticed(monkeypatch):
 
 
 def test_a_guard_has_a_bounded_number_of_conditions():
-    arrays = [np.ones(3) for _ in range(30)]
-    names = {f"w{k}": np.ones(3) for k in range(400)}
-    source = "def f(x):\n    return x + " + " + ".join(names)
+    names = {f"w{k}": np.ones(3) for k in range(4000)}
+    source = "def f(x):\n    return x + sum([" + ", ".join(names) + "])"
     exec(source, names)
     guard = guards.guard_of(names["f"])
     assert guard.holds()
     assert len(guard._conditions) == guards.MOST_CONDITIONS
-    assert guards.guard_of(lambda x: arrays).holds()
+    assert not guard.is_complete
+    arrays = [np.ones(3) for _ in range(30)]
+    guard = guards.guard_of(lambda x: arrays)
+    assert guard.holds()
+    assert guard.is_complete
+
+
+@pytest.mark.parametrize("count", [40, 600])
+def test_many_objects_and_lists_are_looked_into(count):
+    springs = [Spring(2.0, 0.5) for _ in range(count)]
+    lists = {k: [1.0, k] for k in range(count)}
+    numbers = [0.5] * (30 * count)
+    _agree_after(
+        lambda x: sum(s.force(x[0]) for s in springs), lambda: setattr(springs[-1], "length", 7.0)
+    )
+    _agree_after(lambda x: sum(v[0] * x[0] for v in lists.values()), _set(lists[count - 1], 0, 9.0))
+    _agree_after(lambda x: x * sum(numbers), _set(numbers, -1, 9.0))
+
+
+def test_more_than_is_compared_is_a_warning():
+    rows = [[k, 1.0] for k in range(5000)]
+    with pytest.warns(ng.errors.TracingWarning, match="more than is compared at each call"):
+        assert ng.jit(lambda x: x * len(rows))(2.0) == 10000.0
 
 
 def test_functions_of_nothing_but_their_arguments_compare_their_code_only():

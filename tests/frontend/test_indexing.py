@@ -570,3 +570,16 @@ def test_lists_with_indices_that_are_computed():
     assert slope.tolist() == jitted[1].tolist()
     by_rows = ng.vmap(lambda x, k: x[[k, 0]].sum())(x, np.array([1, 2, 0]))
     assert by_rows.tolist() == [3.0, 8.0, 18.0]
+
+
+def test_tuples_in_an_index_are_arrays_of_places():
+    x, rows = np.arange(12.0).reshape(3, 4), np.array([2, 0])
+
+    def read(x, rows, k):
+        y = x * 1.0
+        y[(k, k + 1), 3] = -1.0
+        return y[(rows,), 1], y[(k, k + 1),], y[(rows, rows), :, None], y[[(k, 0)], 2]
+
+    for f in (read, ng.jit(read), lambda *given: read(ng.tensor(given[0]), *given[1:])):
+        for own, numpys in zip(f(x, rows, 1), read(x, rows, 1), strict=True):
+            np.testing.assert_array_equal(own, numpys)

@@ -3,6 +3,8 @@
 They are in `numpy_programs.txt`. What differs, and why, is below.
 """
 
+import operator
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 import numba_grad as ng
 import numba_grad.numpy
 from numba_grad.errors import DTypeError, GradientError
-from numba_grad.frontend.tensors.absent_attributes import INSTEAD
+from numba_grad.frontend.tensors.absent_attributes import FUNCTIONS_INSTEAD, INSTEAD
 
 LINES = [
     line
@@ -155,4 +157,27 @@ def test_what_is_said_to_type_in_place_of_an_attribute_works(name):
     names = {"np": np, "ng": ng, "x": x, "y": y, "z": z, "mask": x > 0, "value": 1.0, "k": 1}
     names |= {"lowest": 0, "highest": 1, "dtype": "f4", "axis": 0, "axes": (1, 0), "count": 2}
     names |= {"shape": (2, 2), "indices": np.zeros((2, 2), int), "values": y}
+    names |= {"start": 0, "length": 1}
     exec(INSTEAD[name], names)
+
+
+def test_what_is_said_to_type_in_place_of_pytorchs_data_works():
+    x = ng.ones(2, requires_grad=True)
+    with pytest.raises(AttributeError, match=r"with ng.no_grad\(\): x -= step"):
+        x.data -= 1.0
+    with pytest.raises(AttributeError, match=r"x\[\.\.\.\] = y"):
+        x.data = ng.zeros(2)
+    with ng.no_grad():
+        x -= 0.5
+        x[1] = 0.0
+    (x * x).sum().backward()
+    np.testing.assert_array_equal(x.grad, [1.0, 0.0])
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS_INSTEAD))
+def test_what_is_said_to_type_in_place_of_functions_of_others_is_there(name):
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'") as refused:
+        getattr(ng, name)
+    assert FUNCTIONS_INSTEAD[name] in str(refused.value)
+    for found in re.findall(r"ng\.([\w.]+)", FUNCTIONS_INSTEAD[name]):
+        assert callable(operator.attrgetter(found)(ng))

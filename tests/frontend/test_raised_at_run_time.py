@@ -330,6 +330,30 @@ def test_of_examples_the_first_that_raises():
     np.testing.assert_allclose(found, [1.0, -4.0])
 
 
+@pytest.mark.parametrize("made", [np.array, ng.tensor])
+def test_what_vmap_maps_changes_in_place_where_examples_are_run_one_by_one(made):
+    def first_above(x, most):
+        x[0] = 7.0
+        for i in range(3):
+            if x[i] > most:
+                return x[i]
+            x[1] += 50.0
+
+    given = [[1.0, 60.0, 0.0], [1.0, 0.0, 0.0]]
+    f = ng.vmap(ng.jit(first_above, control_flow=True), (0, None))
+    for most, left in ((5.0, [[7.0, 60.0, 0.0], [7.0, 0.0, 0.0]]), (500.0, None)):
+        x = made(given)
+        if left is None:
+            assert f(x, most) is None  # of each example
+            left = [[7.0, 210.0, 0.0], [7.0, 150.0, 0.0]]
+        else:
+            np.testing.assert_array_equal(f(x, most), [7.0, 7.0])
+        np.testing.assert_array_equal(x, left)
+    x = made(np.transpose(given))
+    assert ng.vmap(ng.jit(first_above, control_flow=True), (1, None))(x, 500.0) is None
+    np.testing.assert_array_equal(x, np.transpose([[7.0, 210.0, 0.0], [7.0, 150.0, 0.0]]))
+
+
 def test_what_a_function_for_certain_raises_has_changed_once():
     class Counter:
         calls = 0

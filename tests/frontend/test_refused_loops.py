@@ -238,14 +238,18 @@ LOOPS = {
     "map": lambda f: ng.map(lambda x: x + f(), np.ones(3)),
     "fori_loop": lambda f: ng.fori_loop(0, 3, lambda i, x: x + f(), 0.0),
     "while_loop": lambda f: ng.while_loop(lambda x: x < 3, lambda x: x + 1 + abs(f()), 0.0),
+    "vmap": lambda f: ng.vmap(lambda x: x + f())(np.ones(3)),
 }
 
 
 @pytest.mark.parametrize("drawn", DRAWS)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_numbers_that_are_drawn_once_for_all_steps(loop, drawn):
-    with pytest.raises(TracingError, match=f"{loop}: .* random numbers once, for all steps"):
-        LOOPS[loop](DRAWS[drawn])
+    LOOPS[loop](lambda: 0.5)  # which is known then to draw nothing
+    each = "examples" if loop == "vmap" else "steps"
+    for _ in range(2):
+        with pytest.raises(TracingError, match=f"{loop}: .* random numbers once, for all {each}"):
+            LOOPS[loop](DRAWS[drawn])
 
 
 def test_numbers_that_are_drawn_before_a_loop():

@@ -736,3 +736,43 @@ def test_what_functions_of_modules_change_in_loops_is_refused(noise, way):
 
     with pytest.raises(TracingError, match=r"is changed|is assigned to"):
         ng.jit(f, control_flow=True)(0.0)
+
+
+def _large_buffer():
+    buffer = np.arange(60_000.0)  # more than is copied
+
+    def step(x):
+        buffer[1:-1] = np.roll(buffer, 1)[1:-1]
+        buffer[-1] += 1
+        return x * buffer[-1] + buffer[7]
+
+    return step
+
+
+def _long_list():
+    counts = [0] * 6_000  # more than is looked into
+
+    def step(x):
+        counts[-1] += 1
+        return x * counts[-1]
+
+    return step
+
+
+def _many_objects():
+    things = [Thing(u=1.0, v=0.5 * k) for k in range(1_200)]
+
+    def step(x):
+        for thing in things[-3:]:
+            thing.u = thing.u + thing.v * x
+        return things[-1].u + things[-2].u
+
+    return step
+
+
+@pytest.mark.parametrize("made", [_large_buffer, _long_list, _many_objects])
+@pytest.mark.filterwarnings("ignore::numba_grad.errors.TracingWarning")
+def test_what_is_changed_of_much_is_seen(made):
+    python, jitted = made(), ng.jit(made())
+    for x in (1.0, 2.0, 3.0, 4.0):
+        np.testing.assert_allclose(jitted(x), python(x), rtol=1e-14)

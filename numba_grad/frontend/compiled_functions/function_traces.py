@@ -31,7 +31,7 @@ from numba_grad.frontend.inputs.changed_arguments import (
     assigned_arrays,
     numbers_of_changed,
 )
-from numba_grad.frontend.inputs.guards import guard_of
+from numba_grad.frontend.inputs.guards import MOST_CONDITIONS, guard_of
 from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.frontend.inputs.surroundings import Surroundings
 from numba_grad.frontend.inputs.tracing import (
@@ -82,6 +82,8 @@ class FunctionTrace:
         self._dynamic = dynamic
         self._stand_ins = StandIns(places)
         self._guard = guard_of(f, dynamic.static)
+        if not self._guard.is_complete:
+            warn_at_calling_line(_too_much_around(name), TracingWarning)
         self._around = Surroundings.of(f, dynamic.static)
 
     def run(self, function: Callable[..., Any], wants_grad: list[bool]) -> Specialization:
@@ -336,3 +338,13 @@ def _before_trace(
             stack += value_inputs(node)
     evaluate(pending)
     return captured, [*constants, *pending], seen, count
+
+
+def _too_much_around(name: str) -> str:
+    return explain(
+        f"jit of {name}",
+        "the function closes over more than is compared at each call: some changes of it would "
+        "not be seen",
+        expected=f"{MOST_CONDITIONS} numbers, objects and containers, or less",
+        fix="as an argument, what changes; or arrays in place of lists and objects",
+    )

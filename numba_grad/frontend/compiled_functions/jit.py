@@ -223,7 +223,7 @@ class Jitted:
             values: list[Any] = []
             as_tensors = None if kwargs else directly(args, key, values)
             if as_tensors is None and not (self._static_argnames and kwargs):
-                leaves, structure = trees.flatten((args, kwargs))
+                leaves, structure = trees.flatten_in_order((args, kwargs))
                 key, values = [structure], []
                 as_tensors = directly(leaves, key, values)
             if as_tensors is not None:
@@ -392,7 +392,7 @@ class Jitted:
         )
         dynamic_args = tuple(x for k, x in enumerate(args) if k not in static_numbers)
         dynamic_kwargs = {k: v for k, v in kwargs.items() if k not in self._static_argnames}
-        leaves, structure = trees.flatten((dynamic_args, dynamic_kwargs))
+        leaves, structure = trees.flatten_in_order((dynamic_args, dynamic_kwargs))
         for number, x in enumerate(leaves):
             if isinstance(x, np.ndarray) and x.__class__ is not np.ndarray:
                 leaves[number] = plain(x)

@@ -70,7 +70,8 @@ def _entry_of_node(entry: Any) -> Any:
     if kind is slice or kind is int or isinstance(entry, Selection):
         return entry
     node = node_of(entry)
-    if kind is list:  # of rows to exchange, for instance: x[[0, k]], where k may have no value yet
+    # Of rows to exchange, for instance: x[[0, k]], where k may have no value yet; or x[(rows,), 0].
+    if kind is list or kind is tuple:
         joined = stacked_tensors(entry)
         return entry if joined is None or not is_traced(joined) else joined
     if node is None and isinstance(entry, np.ndarray) and is_tracing():

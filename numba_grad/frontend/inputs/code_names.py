@@ -1,6 +1,7 @@
 """What code names: variables, attributes of these, and what it does with them. From bytecode.
 
 named_in(code)       a `Named`, that of nested functions and comprehensions included
+named_as(names)      one of code that reads attributes of these names
 is_of_library(file)  whether code is installed, and not the user's; of modules and classes, too
 contents_of(cell)    what a variable that functions share holds, or UNASSIGNED
 runs_code(value)     whether each look at an attribute of it runs code of the user's
@@ -13,6 +14,7 @@ import importlib.util
 import os
 import re
 import sys
+import threading
 import types
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -139,6 +141,11 @@ def named_in(code: types.CodeType) -> Named:
     return Named.together([own, *inner])._replace(places=tuple(places))
 
 
+def named_as(names: Iterable[str]) -> Named:
+    """What code names that reads attributes of these names."""
+    return Named.together([])._replace(read=frozenset(names))
+
+
 def _level(instruction: dis.Instruction) -> str:
     """The dots of an import, as of `from ..package import name`: a number that is loaded."""
     return "." * instruction.argval if isinstance(instruction.argval, int) else ""
@@ -248,6 +255,8 @@ def contents_of(cell: types.CellType) -> Any:
 
 def attributes_in_dict(value: Any) -> dict[str, Any]:
     """The attributes that are in its `__dict__`, without code of the user's that gives others."""
+    if isinstance(value, threading.local):
+        return value.__dict__  # this thread's
     try:
         return object.__getattribute__(value, "__dict__")
     except AttributeError:

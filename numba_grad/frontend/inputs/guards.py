@@ -12,15 +12,19 @@ costs a microsecond.
 Code reaches an object by more ways than its text shows: a local name, an item, `super()`, an
 operator, what a generator yields. So of every object that is found, in whatever way, all attributes
 count whose names are in the text of any function that is looked into, and so do the methods of
-these names, and operators. Which object has which is not asked.
+these names, and operators. Which object has which is not asked. Nor may a name of the text appear
+where it was not: in an object beside the method of its class, in a class above the one that has
+it, or in a module beside the builtin function.
 """
 
+import array
 import functools
 import operator
 import re
 import types
 from collections import ChainMap, UserDict, UserList, deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -39,18 +43,19 @@ from numba_grad.frontend.inputs.code_names import (
     is_class_of_library,
     is_module_of_library,
     is_of_library,
+    named_as,
     named_in,
     runs_code,
 )
 from numba_grad.frontend.inputs.tracing import owner_of
 from numba_grad.immutable import NamedTuple
 
-MOST_CONDITIONS = 1024  # 15 us; most functions have less than ten
+MOST_CONDITIONS = 8192  # 0.1 ms; most functions have less than ten
 MOST_BYTES = 1024  # of an array that is compared by content: 0.1 us
 _MOST_BYTES_UNREAD = 65536  # of one that only NumPy computes with, as in `x * array.mean()`: 5 us
 _FEW_ITEMS = 32  # of a list or dict: each is compared by itself
-_MOST_ITEMS = 512
-_MOST_NUMBERS = 8192  # of a list of nothing else, which is compared at once: 20 ns each
+_MOST_ITEMS = 4096
+_MOST_NUMBERS = 32768  # of a list of nothing else, which is compared at once: 20 ns each
 
 _NAME = re.compile(r"\b[a-z]\w*\b")
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic)
@@ -63,16 +68,22 @@ _NOT_OPERATORS = _MAKERS | frozenset(
     | OF_ANNOTATIONS
 )
 _OF_METHODS = types.FunctionType | staticmethod | classmethod | property
+_MAPPINGS = dict | types.MappingProxyType
+_BUFFERS = bytearray | memoryview | array.array
 
 
 class Guard:
-    """What was found around a function. `holds` is None if that was nothing."""
+    """What was found around a function. `holds` is None if that was nothing; `is_complete` says
+    whether all of it is compared."""
 
-    __slots__ = ("_conditions", "_names", "holds")
+    __slots__ = ("_conditions", "_names", "holds", "is_complete")
 
-    def __init__(self, conditions: "list[_Condition]", names: dict[str, Any]) -> None:
+    def __init__(
+        self, conditions: "list[_Condition]", names: dict[str, Any], is_complete: bool = True
+    ) -> None:
         self._conditions = conditions
         self._names = names
+        self.is_complete = is_complete
         self.holds = _compiled(conditions, names)
 
     def without_arrays(self, owners_read: Container[int]) -> "Guard":
@@ -89,8 +100,8 @@ class Guard:
         """After tracing: without what tracing itself has changed."""
         if self.holds is None or self.holds():
             return self
-        kept = [x for x in self._conditions if _compiled([x], self._names)()]  # type: ignore[misc]
-        return self._with(kept)
+        namespace = dict(self._names)
+        return self._with([x for x in self._conditions if _holds(x, namespace)])
 
     def and_still(self, held: "Iterable[tuple[Any, str, Any]]") -> "Guard":
         """With conditions more: that each of these things has something at a place in it, which is
@@ -129,6 +140,13 @@ def _compiled(conditions: list[_Condition], names: dict[str, Any]) -> Callable[[
     return namespace["holds"]
 
 
+def _holds(condition: _Condition, namespace: dict[str, Any]) -> bool:
+    try:
+        return eval(condition.text, namespace)
+    except (LookupError, AttributeError, ValueError):
+        return False
+
+
 def guard_of(f: Callable[..., Any], given: Iterable[Any] = ()) -> Guard:
     """A guard of what `f` names, as it is now, and of what is in its arguments `given`."""
     survey = _Survey()
@@ -136,7 +154,8 @@ def guard_of(f: Callable[..., Any], given: Iterable[Any] = ()) -> Guard:
     for value in given:
         survey.look_at(value)
     survey.go_on()
-    return Guard(survey.conditions, survey.names)
+    survey.nothing_is_hidden()
+    return Guard(survey.conditions, survey.names, survey.is_complete and not survey.is_full())
 
 
 def is_same(value: Any, expected: Any) -> bool:
@@ -183,10 +202,12 @@ class _Survey:
         self._named = Named.together([])  # by all code that is looked into
         self._known: set[Any] = set()
         self._kept: list[Any] = []  # whose ids are known
+        self._builtins: dict[int, tuple[dict[str, Any], set[str]]] = {}  # of these globals
         self._is_first = True
+        self.is_complete = True  # but for what there was no more room for
 
     def go_on(self) -> None:
-        while not self._is_full():
+        while not self.is_full():
             if self._pending:
                 self._look_into(*self._pending.popleft())
             elif self._seen < len(self._objects):
@@ -197,12 +218,42 @@ class _Survey:
             else:
                 return
 
+    def nothing_is_hidden(self) -> None:
+        """Require that what was found stays the first thing that Python finds: that an object, a
+        class or a module does not get a name that it does not have."""
+        for variables, names in self._builtins.values():
+            text = f"{self._name(variables)}.keys().isdisjoint({self._name(frozenset(names))})"
+            self._require(text)
+        for value in self._objects:
+            if runs_code(value) or isinstance(value, types.ModuleType):
+                continue
+            own = type(value)
+            is_class = isinstance(value, type)
+            if not is_class and (_is_namespace(own) or not is_class_of_library(own)):
+                name = self._name(value)
+                if value.__class__ is own:
+                    self._require(f"{name}.__class__ is {self._name(own)}")
+                if own.__dictoffset__:
+                    self._has_no_more(name, attributes_in_dict(value))
+            for cls in value.__mro__ if is_class else own.__mro__:
+                if not is_class_of_library(cls) and self._is_new("names", id(cls)):
+                    self._has_no_more(self._name(cls), vars(cls))
+
+    def _has_no_more(self, name: str, attributes: Mapping[str, Any]) -> None:
+        """Nothing is asked while there are as many, since who has one less is not what it was."""
+        same = f"len({name}.__dict__) == {len(attributes)}"
+        absent = self._name(self._named.read.difference(attributes))
+        is_any = self._named.reads_any
+        self._require(
+            same if is_any else f"({same} or {name}.__dict__.keys().isdisjoint({absent}))"
+        )
+
     def look_at(self, value: Any) -> None:
         """Require that what is in `value` stays as it is."""
         if not runs_code(value):
             self._contents(self._name(value), value)
 
-    def _is_full(self) -> bool:
+    def is_full(self) -> bool:
         return len(self.conditions) >= MOST_CONDITIONS
 
     def _is_new(self, *key: Any) -> bool:
@@ -217,7 +268,7 @@ class _Survey:
         return name
 
     def _require(self, text: str, array: np.ndarray | None = None) -> None:
-        if not self._is_full():
+        if not self.is_full():
             self.conditions.append(_Condition(text, array))
 
     # Functions
@@ -241,6 +292,9 @@ class _Survey:
             for item in (*value.args, *value.keywords.values()):
                 self._contents(self._name(item), item)
                 self._find_module(item)
+        elif isinstance(value, operator.attrgetter | operator.methodcaller):
+            texts = [x for x in value.__reduce__()[1] if isinstance(x, str)]
+            self._also_named(named_as(".".join(texts).split(".")))
         elif isinstance(value, staticmethod | classmethod):
             self.follow(value.__func__, UNASSIGNED if isinstance(value, staticmethod) else receiver)
         elif "__wrapped__" in getattr(value, "__dict__", ()):
@@ -280,17 +334,14 @@ class _Survey:
             if defaults:
                 self._value(f"{own}.{name}", defaults)
         named = named_in(code)
-        all_named = Named.together([self._named, named])
-        if all_named != self._named:
-            self._named = all_named
-            self._seen = 0  # the objects have more to say now
+        self._also_named(named)
         if receiver is not UNASSIGNED:
             self._find(receiver)
         for name in named.modules:
             self._find_module(imported_module(name, function.__globals__))
         first = code.co_varnames[0] if receiver is not UNASSIGNED and code.co_argcount else None
         for place in named.places:
-            if self._is_full():
+            if self.is_full():
                 return
             kind, name, attributes = place
             container: Any = None
@@ -305,12 +356,21 @@ class _Survey:
             else:
                 continue
             is_record = kind != "local" and not named.is_read(name, value)
+            if value is UNASSIGNED and kind == "global":
+                variables = function.__globals__
+                self._builtins.setdefault(id(variables), (variables, set()))[1].add(name)
             if value is UNASSIGNED or is_record:
                 continue
             if container is not None and self._is_new(kind, id(container), name):
                 key = f"[{name!r}]" if kind == "global" else ".cell_contents"
                 self._value(self._name(container) + key, value)
             self._attributes(value, attributes, named)
+
+    def _also_named(self, named: Named) -> None:
+        all_named = Named.together([self._named, named])
+        if all_named != self._named:
+            self._named = all_named
+            self._seen = 0  # the objects have more to say now
 
     def _attributes(self, value: Any, names: tuple[str, ...], named: Named) -> None:
         for name in names:
@@ -362,7 +422,8 @@ class _Survey:
         is_class = isinstance(value, type)
         if not is_class:
             self._look_through_attributes(value)
-        for cls in value.__mro__ if is_class else type(value).__mro__:
+        classes: tuple[type, ...] = type(value).__mro__
+        for cls in (*value.__mro__, *classes) if is_class else classes:
             if not is_class_of_library(cls):
                 self._look_through_class(cls, UNASSIGNED if is_class else value)
 
@@ -372,9 +433,7 @@ class _Survey:
         is_of_library = is_class_of_library(cls) and not is_module
         is_sparse = str(cls.__module__).startswith("scipy.sparse.")  # products read their arrays
         # Who reads any attribute of something does not mean those of figures and loggers.
-        is_record = cls.__name__ in ("SimpleNamespace", "Namespace") or not (
-            is_of_library or is_module
-        )
+        is_record = _is_namespace(cls) or not (is_of_library or is_module)
         named = self._named if is_record else self._named._replace(reads_any=False)
         for name, text, found in _own_attributes(value):
             if is_of_library and isinstance(found, types.FunctionType | types.MethodType):
@@ -431,10 +490,15 @@ class _Survey:
                 self._array(name, value)
             elif value.dtype == object:
                 self._items(f"{name}.flat", value.flat)
-        elif isinstance(value, tuple | list | dict | deque):
+        elif isinstance(value, tuple | list | deque | _MAPPINGS):
             self._items(name, value)
-            if type(value) not in (tuple, list, dict, deque):
+            if type(value) not in (tuple, list, dict, deque, types.MappingProxyType):
                 self._find(value)
+        elif isinstance(value, _BUFFERS):
+            if memoryview(value).nbytes <= _MOST_BYTES_UNREAD:
+                self._require(f"bytes({name}) == {self._name(bytes(value))}")
+        elif isinstance(value, ContextVar):
+            self._value(f"{name}.get(None)", value.get(None))
         elif isinstance(value, UserDict | UserList | ChainMap):
             held = "maps" if isinstance(value, ChainMap) else "data"
             self._contents(f"{name}.{held}", getattr(value, held))
@@ -442,6 +506,8 @@ class _Survey:
         elif isinstance(value, set | frozenset):
             if len(value) <= _MOST_NUMBERS and all(map(_is_plain, value)):
                 self._require(f"{name} == {self._name(frozenset(value))}")
+            else:
+                self.is_complete = False
         elif not isinstance(value, types.ModuleType):
             if callable(value):
                 self.follow(value)
@@ -464,16 +530,18 @@ class _Survey:
         if len(container) <= _FEW_ITEMS:
             self._each_item(name, container)
         elif len(container) <= _MOST_NUMBERS and all(map(_is_plain, _values_of(container))):
-            text = f"{name}.values()" if isinstance(container, dict) else name
-            if isinstance(container, dict):
+            text = f"{name}.values()" if isinstance(container, _MAPPINGS) else name
+            if isinstance(container, _MAPPINGS):
                 self._keys(name, container)
             expected = self._name(tuple(_values_of(container)))
             self._require(f"are_same({text}, {expected})")
         elif len(container) <= _MOST_ITEMS:
             self._long.append((name, container))
+        else:
+            self.is_complete = False
 
     def _each_item(self, name: str, container: Any) -> None:
-        if isinstance(container, dict):
+        if isinstance(container, _MAPPINGS):
             self._keys(name, container)
         else:
             self._require(f"len({name}) == {len(container)}")
@@ -481,17 +549,24 @@ class _Survey:
             self._value(f"{name}[{self._name(key)}]", item)
             self._find_module(item)
 
-    def _keys(self, name: str, container: dict[Any, Any]) -> None:
+    def _keys(self, name: str, container: Mapping[Any, Any]) -> None:
         """In their order, too, which loops follow."""
         self._require(f"tuple({name}) == {self._name(tuple(container))}")
 
 
 def _items_of(container: Any) -> Iterator[tuple[Any, Any]]:
-    return iter(container.items()) if isinstance(container, dict) else iter(enumerate(container))
+    return (
+        iter(container.items()) if isinstance(container, _MAPPINGS) else iter(enumerate(container))
+    )
 
 
 def _values_of(container: Any) -> Iterable[Any]:
-    return container.values() if isinstance(container, dict) else container
+    return container.values() if isinstance(container, _MAPPINGS) else container
+
+
+def _is_namespace(cls: type) -> bool:
+    """Whether its objects are nothing but what users put into them."""
+    return cls.__name__ in ("SimpleNamespace", "Namespace")
 
 
 def _is_own(cls: type) -> bool:

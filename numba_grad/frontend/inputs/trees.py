@@ -16,6 +16,10 @@ from numba_grad.errors import explain
 from numba_grad.locks import new_lock
 
 NAMESPACE = "numba_grad"
+# Where dicts whose keys are in another order are another structure, for functions that are kept.
+_IN_ORDER = "numba_grad in order"
+_ordering = optree.dict_insertion_ordered(True, namespace=_IN_ORDER)
+_ordering.__enter__()
 
 Structure = optree.PyTreeSpec  # hashable: two equal structures have the same containers and keys
 
@@ -29,6 +33,15 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     leaves, structure = optree.tree_flatten(tree, namespace=NAMESPACE)
     while _register_dataclasses(leaves):
         leaves, structure = optree.tree_flatten(tree, namespace=NAMESPACE)
+    return leaves, structure
+
+
+def flatten_in_order(tree: Any) -> tuple[list[Any], Structure]:
+    """The same, dicts in the order of their keys, which is part of the structure: code that goes
+    through a dict sees it."""
+    leaves, structure = optree.tree_flatten(tree, namespace=_IN_ORDER)
+    while _register_dataclasses(leaves):
+        leaves, structure = optree.tree_flatten(tree, namespace=_IN_ORDER)
     return leaves, structure
 
 
@@ -107,13 +120,14 @@ def _register_dataclass(cls: type) -> None:
     with _registering:
         if cls in _registered:
             return
-        optree.register_pytree_node(
-            cls,
-            flatten_fields,  # type: ignore[arg-type]
-            unflatten_fields,  # type: ignore[arg-type]
-            path_entry_type=optree.GetAttrEntry,
-            namespace=NAMESPACE,
-        )
+        for namespace in (NAMESPACE, _IN_ORDER):
+            optree.register_pytree_node(
+                cls,
+                flatten_fields,  # type: ignore[arg-type]
+                unflatten_fields,  # type: ignore[arg-type]
+                path_entry_type=optree.GetAttrEntry,
+                namespace=namespace,
+            )
         _registered.add(cls)
 
 

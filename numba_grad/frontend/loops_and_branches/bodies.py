@@ -6,8 +6,7 @@ closes over; and of a loop what it computes of these alone, which is so computed
 branch that is not taken computes nothing.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba_grad.compiler.known_bodies import known_body
@@ -17,7 +16,6 @@ from numba_grad.errors import DeviceError, TracingError, explain
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, wrap
 from numba_grad.frontend.inputs.changed_arguments import numbers_of_changed
-from numba_grad.frontend.inputs.surroundings import Surroundings, draws_numbers
 from numba_grad.frontend.inputs.tracing import noting_raised
 from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
@@ -99,31 +97,6 @@ def traced(
     return Traced(
         target, captured, out_structure, leaves, scope.communicates, communicators, changed
     )
-
-
-@contextlib.contextmanager
-def drawing_nothing(operation: str, *functions: Callable[..., Any]) -> Iterator[None]:
-    """While functions of a loop are traced: they draw no random numbers of NumPy's or Python's.
-
-    Raises
-    ------
-    TracingError
-        If one of them has drawn numbers: all steps would have those of the first one.
-    """
-    around = [(f, Surroundings.of(f)) for f in functions]
-    yield
-    for f, before in around:
-        drawn = next((x for x in before.changed() if draws_numbers(x.thing)), None)
-        if drawn is not None:
-            raise TracingError(
-                explain(
-                    operation,
-                    f"{name_of(f)} would draw random numbers once, for all steps",
-                    got={"from": f"`{drawn.name}`"},
-                    fix="numbers that are drawn before, a row for each step; or ng.random, with "
-                    "ng.random.fold_in(key, i) in step i",
-                )
-            )
 
 
 def _raises_an_exception(operation: str, name: str) -> TracingError:

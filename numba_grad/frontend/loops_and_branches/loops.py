@@ -16,12 +16,12 @@ from numba_grad.fresh_thread import imported
 from numba_grad.frontend.functions.joining import concatenate
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, wrap
+from numba_grad.frontend.inputs.surroundings import drawing_nothing
 from numba_grad.frontend.inputs.tracing import values_asked_for
 from numba_grad.frontend.loops_and_branches.bodies import (
     check_function,
     communicated,
     device_of,
-    drawing_nothing,
     first_token,
     name_of,
     on_device_of_body,

@@ -9,12 +9,12 @@ import numpy as np
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, wrap
+from numba_grad.frontend.inputs.surroundings import drawing_nothing
 from numba_grad.frontend.loops_and_branches.bodies import (
     Traced,
     check_function,
     communicated,
     device_of,
-    drawing_nothing,
     first_token,
     name_of,
     on_device_of_body,

@@ -17,7 +17,6 @@ INSTEAD = {
         for name in (
             "base",
             "ctypes",
-            "data",
             "flags",
             "byteswap",
             "getfield",
@@ -31,6 +30,9 @@ INSTEAD = {
     "view": "x.reshape(shape) for PyTorch's view; x[...] for NumPy's, which shares elements; "
     "x.astype(dtype) for values of another dtype",
     # PyTorch's
+    "data": "with ng.no_grad(): x -= step, or x[...] = y, to change it; x.detach() for its values "
+    "without history; x.detach().numpy().data for NumPy's",
+    "H": "x.mT.conj()",
     "add_": "x += y",
     "addmm": "x + y @ z",
     "bfloat16": "x.astype(ng.bfloat16)",
@@ -60,10 +62,13 @@ INSTEAD = {
     "long": "x.astype('int64')",
     "masked_fill": "np.where(mask, value, x)",
     "masked_fill_": "x[mask] = value",
+    "masked_select": "x[mask]",
     "mm": "x @ y",
     "mul": "x * y",
     "mul_": "x *= y",
     "mv": "x @ y",
+    "narrow": "x[start : start + length]",
+    "ndimension": "x.ndim",
     "neg": "-x",
     "new_zeros": "ng.zeros(shape, dtype=x.dtype)",
     "norm": "np.linalg.norm(x)",
@@ -71,13 +76,19 @@ INSTEAD = {
     "permute": "x.transpose(axes)",
     "pow": "x**y",
     "rsqrt": "1 / np.sqrt(x)",
+    "scatter_": "np.put_along_axis(x, indices, values, axis)",
     "scatter_add_": "np.add.at(x, indices, values)",
+    "squeeze_": "x = x.squeeze()",
+    "stride": "x.detach().numpy().strides, in bytes",
     "sub": "x - y",
     "sub_": "x -= y",
     "t": "x.T",
     "topk": "ng.top_k(x, k)",
     "type": "x.astype(dtype)",
+    "type_as": "x.astype(y.dtype)",
+    "unbind": "list(x)",
     "unsqueeze": "x[:, None], or np.expand_dims(x, axis)",
+    "unsqueeze_": "x = x[:, None], or np.expand_dims(x, axis)",
     "view_as": "x.reshape(y.shape)",
     "zero_": "x.fill(0)",
     **{
@@ -87,6 +98,33 @@ INSTEAD = {
     # pandas' and JAX's
     "at": "x[index] = value, and x[index] += value: in place, with gradients",
     "values": "x itself",
+}
+
+# Names of functions and modules that other libraries have.
+FUNCTIONS_INSTEAD = {
+    # PyTorch's
+    "bmm": "ng.matmul(x, y)",
+    "cat": "ng.concatenate(arrays, axis)",
+    "clamp": "ng.clip(x, lowest, highest)",
+    "from_numpy": "ng.tensor(array, copy=False)",
+    "func": "ng.vmap, ng.grad, ng.vjp, ng.jvp, ng.jacobian and ng.hessian",
+    "inference_mode": "ng.no_grad()",
+    "manual_seed": "key = ng.random.key(seed), and ng.random.normal(key, shape)",
+    "mm": "ng.matmul(x, y)",
+    "rand": "ng.random.uniform(key, shape), with key = ng.random.key(seed)",
+    "randn": "ng.random.normal(key, shape), with key = ng.random.key(seed)",
+    "unsqueeze": "ng.expand_dims(x, axis)",
+    # JAX's
+    "lax": "ng.scan, ng.fori_loop, ng.while_loop, ng.cond, ng.switch and ng.map",
+    "tree_map": "optree.tree_map",
+    # HIPS autograd's
+    "deriv": "ng.jvp(f, (x,), (1.0,))",
+    "elementwise_grad": "ng.grad(lambda x: np.sum(f(x)))",
+    "grad_and_aux": "ng.grad(f, has_aux=True)",
+    "hessian_vector_product": "ng.hvp(f, (x,), (v,))",
+    "make_jvp": "ng.jvp(f, (x,), (v,))",
+    "make_vjp": "ng.vjp(f, x)",
+    "primitive": "ng.custom_vjp, ng.custom_op, or ng.callback for functions of NumPy and SciPy",
 }
 
 
@@ -108,6 +146,9 @@ class _Absent:
             )
         ours = own_function_in_place_of_caller()
         raise AttributeError(explain("Tensor", problem, fix=f"{ours}; {fix}" if ours else fix))
+
+    def __set__(self, tensor: object, value: object) -> NoReturn:
+        self.__get__(tensor, type(tensor))
 
 
 _functions: list[Container[object]] = []  # of NumPy, that have counterparts
@@ -164,6 +205,9 @@ def error_of_module(module: str, name: str) -> AttributeError:
         is_theirs = not name.startswith("_") and hasattr(importlib.import_module(theirs), name)
     except ImportError:
         is_theirs = False
+    if not own and name in FUNCTIONS_INSTEAD:
+        fix = FUNCTIONS_INSTEAD[name]
+        return AttributeError(explain(module, f"has no attribute {name!r}", fix=fix))
     if not is_theirs:
         return AttributeError(problem, name=name)
     if own:

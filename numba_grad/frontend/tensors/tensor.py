@@ -362,7 +362,7 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
         else:
             node = OPS["detach"](node)
         result = new_tensor(node)
-        views.note_view(self, result, _DETACHING)
+        views.note_view(self, result, views.DETACHING)
         return result
 
     def detach_(self) -> "Tensor":
@@ -374,7 +374,7 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
             If it is a view: the tensor that it shows elements of keeps its history.
         """
         view = self._view
-        if view is not None and view.parent is not None and view.steps is not _DETACHING:
+        if view is not None and view.parent is not None and view.steps is not views.DETACHING:
             raise GradientError(
                 explain(
                     "detach_",
@@ -456,9 +456,6 @@ def _part(type: Type, key: Any) -> _Part | tuple[()]:
         parts.clear()
     parts[key] = part
     return part
-
-
-_DETACHING = ((OPS["detach"], (), NO_PARAMS),)
 
 
 def _has_ellipsis(index: Index) -> bool:

@@ -349,3 +349,78 @@ def views_of_an_array_that_is_gone_keep_their_history_outside_of_recording(lib):
         row *= 3
     total = (row * row).sum() + (column * column).sum()
     return row, column, *lib.autograd.grad(total, [row, column, x])
+
+
+@scenario
+def what_is_written_to_a_detached_view_is_its_history(lib):
+    x = matrix(lib)
+    y = x * 1.5
+    d = y.detach()
+    other = y[0]
+    d[:] = x
+    row = d[0]
+    row += x[1]
+    y[1] = x[0] * 2
+    (d * weights(lib)).sum().backward(retain_graph=True)
+    (row * row).sum().backward(retain_graph=True)
+    (other * y).sum().backward()
+    return d, y, row, other, x.grad, d.requires_grad, row.requires_grad
+
+
+@scenario
+def a_view_of_a_detached_view_that_is_gone_is_written_to(lib):
+    x = matrix(lib)
+    y = x * 1.5
+    row = y.detach()[0]
+    row *= x[1]
+    (row * row).sum().backward(retain_graph=True)
+    (y * y).sum().backward()
+    return y, row, x.grad
+
+
+@scenario
+def what_is_detached_twice_is_written_to(lib):
+    x = matrix(lib)
+    y = x * 1.5
+    d = y.detach()
+    e = d.detach()
+    e[0] = x[1]
+    d[1] *= 2
+    (e * e).sum().backward()
+    return e, d, y, x.grad, d.requires_grad
+
+
+@scenario
+def a_detached_view_keeps_what_was_written_to_it(lib):
+    x = matrix(lib)
+    y = x * 1.5
+    d = y.detach()
+    d[0] = x[1]
+    y[1] = 7.0
+    (d * weights(lib)).sum().backward()
+    return d, y, x.grad, d.requires_grad
+
+
+@scenario
+def diagonals_of_an_array_that_is_gone_see_what_is_written(lib):
+    x = matrix(lib)
+    y = x * 1.5
+    rows, diagonal = y[:1], y.diagonal()
+    below = rows.diagonal()
+    del y
+    rows[0] = x[1]
+    (diagonal * diagonal).sum().backward(retain_graph=True)
+    (below * below).sum().backward()
+    return rows, diagonal, below, x.grad
+
+
+@scenario
+def a_view_with_hooks_whose_history_was_freed_is_written_to(lib):
+    x, seen = matrix(lib), []
+    y = x * 1.5
+    row = y[0]
+    row.sum().backward()
+    row.register_hook(seen.append)
+    part = row[1:]
+    part[1] = row.sum()
+    return row, part, y, x.grad, len(seen)
