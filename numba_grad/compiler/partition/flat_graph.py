@@ -283,6 +283,7 @@ _FACTS = np.dtype(
         ("overwrites", np.bool_),  # whether it may be computed to the memory of an input
         ("assigns", np.bool_),  # whether it is an assignment to a region
         ("slices", np.bool_),  # whether it is a slice
+        ("combines", np.bool_),  # whether it is a contraction or a reduction
     ]
 )
 
@@ -347,6 +348,7 @@ class Signatures:
             any(x.op.name in OVERWRITES or x.op.name == "matmul" for x in changing),
             node.op.name in ASSIGNMENTS,
             node.op.name == "slice",
+            node.op.family in ("contraction", "reduction"),
         )
         return number
 
