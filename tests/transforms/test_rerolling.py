@@ -10,6 +10,7 @@ import numba_grad.numpy as np
 from numba_grad.config import configure
 from numba_grad.frontend.derivatives import differentiation
 from numba_grad.graph import walk
+from tests.counting import functions_entered
 from tests.transforms.loop_programs import (
     WAYS,
     Program,
@@ -474,3 +475,20 @@ def test_a_function_walks_a_long_history_once(transform, monkeypatch):
         f(x).backward()
     assert sum(walked) < 1.2 * 4 * 400
     numpy.testing.assert_allclose(found, x.grad, rtol=1e-12)
+
+
+def test_a_backward_pass_calls_no_function_for_each_step():
+    x = ng.tensor([0.5, 1.0], requires_grad=True)
+
+    def value(steps):
+        y = x
+        for _ in range(steps):
+            y = y + 0.1 * np.sin(y) * x
+        return np.sum(y * y)
+
+    def entered(steps):
+        values = iter([value(steps), value(steps)])  # one for each time
+        return functions_entered(lambda: next(values).backward())
+
+    with configure(engine="native"):
+        assert abs(entered(1200) - entered(400)) < 800
