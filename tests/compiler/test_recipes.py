@@ -1,4 +1,4 @@
-"""Layouts and recipes of single operations: their words lead to the elements, wherever these are."""
+"""Layouts and recipes of single operations: their words lead to the elements, wherever they are."""
 
 import itertools
 

@@ -39,7 +39,7 @@ def scheduled(
     Addresses in what the plan has anyway, such as constants, stay what they are: a base and bytes.
     """
     opened: list[Any] = words.tolist()
-    rows = steps.tolist()
+    rows: list[tuple[int, int, int, int]] = steps.tolist()
     ends = [*[first for _, first, _, _ in rows], len(words)][1:]
     first_of = [0] * len(words)
     for (_, first, _, _), end in zip(rows, ends, strict=True):
