@@ -5,13 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 
-def functions_entered(work: Callable[[], object]) -> int:
-    """How many functions of Python's run in `work`, itself not counted, when it runs again."""
+def functions_entered(work: Callable[[], object], within: str = "") -> int:
+    """How many functions of Python's run in `work`, itself not counted, when it runs again; or only
+    those of files with `within` in their path, where `work` is none of them."""
     count = 0
 
     def note(frame: Any, event: str, argument: Any) -> None:
         nonlocal count
-        count += event == "call"
+        count += event == "call" and within in frame.f_code.co_filename
 
     work()
     before = sys.getprofile()
@@ -20,4 +21,4 @@ def functions_entered(work: Callable[[], object]) -> int:
         work()
     finally:
         sys.setprofile(before)
-    return count - 1
+    return count if within else count - 1

@@ -110,15 +110,17 @@ def canonical(value: object) -> bytes:
 
 
 _INTEGERS = {int}
+_NAMES = {kind: kind.__name__.encode() for kind in (str, bytes, tuple, list)}
 
 
 def _append(value: Any, parts: list[bytes]) -> None:
     # By class: a derived one may mean something else by the same number.
     kind = value.__class__
-    if value is None or kind is bool:
-        parts.append(b"%s;" % repr(value).encode())
+    if kind is str or kind is bytes:
+        text = value.encode() if kind is str else value
+        parts.append(b"%s%d:%s" % (_NAMES[kind], len(text), text))
     elif kind is tuple or kind is list:
-        parts.append(b"%s%d:" % (kind.__name__.encode(), len(value)))
+        parts.append(b"%s%d:" % (_NAMES[kind], len(value)))
         # The common case.
         if value and value[0].__class__ is int and {*map(type, value)} == _INTEGERS:
             parts.append(b"i%d;" * len(value) % tuple(value))
@@ -129,10 +131,8 @@ def _append(value: Any, parts: list[bytes]) -> None:
         parts.append(b"i%d;" % value)
     elif kind is float:
         parts.append(b"f" + struct.pack("<d", value))
-    elif kind is str or kind is bytes:
-        text = value.encode() if kind is str else value
-        parts.append(b"%s%d:" % (kind.__name__.encode(), len(text)))
-        parts.append(text)
+    elif value is None or kind is bool:
+        parts.append(b"%s;" % repr(value).encode())
     elif kind is Op or isinstance(value, np.dtype):
         parts.append(_named(value))
     elif kind is Type:

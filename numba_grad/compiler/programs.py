@@ -229,11 +229,14 @@ def first_tier_runs(graph: FlatGraph) -> int:
 def _has_few_elements(graph: FlatGraph) -> bool:
     if graph.calls:
         return False
-    elements = sum([node.type.size for node in graph.nodes])
+    nodes = graph.nodes
+    elements = sum([node.type.size for node in nodes])
     elements += sum(
-        node.type.size * _summed(graph, k)
-        for k, node in enumerate(graph.nodes)
-        if node.op.family == "contraction"
+        [
+            nodes[k].type.size * _summed(graph, k)
+            for k in _combining(graph)
+            if nodes[k].op.family == "contraction"
+        ]
     )
     return elements <= FEW_ELEMENTS * len(graph.nodes)
 
@@ -248,9 +251,9 @@ def _work(
     they compute; `known`: of the functions that it calls, each of which is looked at once."""
     if _has_large(graph, most_elements):
         return math.inf, 0
-    given = {*graph.inputs}
     nodes: float = len(graph.nodes)
-    nbytes = sum([x.type.nbytes for k, x in enumerate(graph.nodes) if k not in given])
+    nbytes = sum([x.type.nbytes for x in graph.nodes])
+    nbytes -= sum([graph.nodes[k].type.nbytes for k in {*graph.inputs}])
     for call, results in calls_of(graph).items():
         for target in once_run(call):
             part = target, tuple(results)
@@ -264,8 +267,9 @@ def _work(
 def _has_large(graph: FlatGraph, most_elements: int) -> bool:
     """Whether fusion would pay for an operation of a graph alone."""
     nodes = graph.nodes
-    is_large = np.array([node.type.size > most_elements for node in nodes])
-    if is_large.any():
+    sizes = [node.type.size for node in nodes]
+    if max(sizes, default=0) > most_elements:
+        is_large = np.array(sizes) > most_elements
         is_free = {k for k, node in enumerate(nodes) if node.op.name in _FREE}
         is_free.update(graph.inputs, graph.calls)
         readers = np.repeat(np.arange(len(nodes)), np.diff(graph.starts))
@@ -273,11 +277,17 @@ def _has_large(graph: FlatGraph, most_elements: int) -> bool:
         if matter - is_free:
             return True
     return any(
-        (node.op.family == "contraction" and node.type.size * _summed(graph, k) > MOST_PRODUCTS)
+        sizes[k] * _summed(graph, k) > MOST_PRODUCTS
+        if nodes[k].op.family == "contraction"
         # One after the other: in blocks, as by fusion, the error is smaller.
-        or (node.op.family == "reduction" and _added(graph, k) > MOST_ELEMENTS)
-        for k, node in enumerate(nodes)
+        else _added(graph, k) > MOST_ELEMENTS
+        for k in _combining(graph)
     )
+
+
+def _combining(graph: FlatGraph) -> list[int]:
+    """The positions of contractions and reductions: few, in a graph that may be long."""
+    return np.flatnonzero(graph.facts("combines")).tolist()
 
 
 def _added(graph: FlatGraph, k: int) -> int:

@@ -94,6 +94,7 @@ _BINARY = {
     **{ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="},
     **{ast.And: "and", ast.Or: "or"},
 }
+_BETWEEN = frozenset(_BINARY.values())
 _PREFIXES = {ast.USub: "-", ast.Invert: "~", ast.Not: "not "}
 
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
@@ -116,24 +117,29 @@ def parsed(text: str) -> Term:
 
 
 def _plain(text: str) -> Term | None:
-    """A function of operands, or a sum and the like of two, as most operations are: Python's parser
+    """A function of fields, or an operator with one or two, as most operations are: Python's parser
     takes 20 us, which a first gradient spends a dozen times."""
     if text.endswith(")"):
         function, _, inside = text[:-1].partition("(")
-        operands = _operands(inside.split(", "))
-        is_call = operands and function.isidentifier() and function != "not"
-        return Call(function, operands) if is_call else None
+        given = _fields(inside.split(", "))
+        is_call = given and function.isidentifier() and function != "not"
+        return Call(function, given) if is_call else None
     match text.split(" "):
-        case [x, "+" | "-" | "*" | "/" as symbol, y] if operands := _operands([x, y]):
-            return Operation(symbol, operands)
+        case [x, symbol, y] if symbol in _BETWEEN and (given := _fields([x, y])):
+            return Operation(symbol, given)
+        case [x] if x[:1] in ("-", "~") and (given := _fields([x[1:]])):
+            return Operation(x[0], given)
+        case [x] if given := _fields([x]):
+            return given[0]
     return None
 
 
-def _operands(texts: Sequence[str]) -> tuple[Operand, ...]:
+def _fields(texts: Sequence[str]) -> tuple[Term, ...]:
     """Those that the texts are, or none if one of them is something else."""
     names = [text[1:-1] for text in texts if text[:1] == "{" and text[-1:] == "}"]
-    are_plain = len(names) == len(texts) and all(map(str.isidentifier, names))
-    return tuple(map(Operand, names)) if are_plain and "dtype" not in names else ()
+    if len(names) < len(texts) or not all(map(str.isidentifier, names)):
+        return ()
+    return tuple([ResultDtype() if name == "dtype" else Operand(name) for name in names])
 
 
 def expression_of(node: Node) -> Term:

@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from numba_grad.fresh_thread import imported
+from numba_grad.graph import placement
 from numba_grad.graph.node import SERIALS_A_NODE, Node
 from numba_grad.graph.types import CPU
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE, MOST_LOOPS
@@ -75,7 +76,8 @@ def loop_in(
     rerolling = imported("numba_grad.transforms.rerolling", *PASSES_OF_LOOPS)
     # On a GPU a thread keeps what a few steps compute in registers, also for the way back: where a
     # loop is an operation it would be in memory.
-    if not is_compiled or any(x.type.device != CPU for x in order):
+    is_elsewhere = placement.is_in_use() and any(x.type.device != CPU for x in order)
+    if not is_compiled or is_elsewhere:
         limits = rerolling.Limits(FEWEST_NODES, FEWEST_NODES, FEWEST_STEPS, LARGEST_VALUE)
     else:
         at_once = max(FEWEST_NODES_COMPILED, len(order) // _MOST_AT_ONCE)

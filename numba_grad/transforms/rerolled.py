@@ -1,5 +1,6 @@
 """What has become of the steps of a Python loop that are one operation, for who reads them."""
 
+import itertools
 from collections.abc import Sequence
 
 from numba_grad.graph.node import OPS, Node, record, recording
@@ -52,8 +53,8 @@ class Rerolled:
         needed = set(roots)
         inside = set(self.steps)
         found = []
-        for node in reversed(order):
-            if node in needed and node not in inside:
+        for node in itertools.filterfalse(inside.__contains__, reversed(order)):
+            if node in needed:
                 found.append(node)
                 needed.update(self.inputs(node))
         return found[::-1]

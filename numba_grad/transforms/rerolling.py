@@ -177,7 +177,8 @@ class _Loop(ResultsOfSteps):
         numbers = [x for step in self.before for x in step.nodes.values() if x >= 0]
         before = [recorded.nodes[x] for x in numbers]
         within = list(recorded.nodes[steps.first : steps.end])
-        within += [x for node in within for x in self._inside(node)]
+        if recorded.written:
+            within += [x for node in within for x in self._inside(node)]
         made = Rerolled(self.count, within, before)
         self._replace(made, reads, finals, stacks)
         if not self._date([*finals, *stacks], made):

@@ -14,6 +14,7 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Sequence
 from math import prod
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +33,7 @@ from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
 
+_op_of = attrgetter("op")
 _UPDATE, _SCATTER, _SLICE = OPS["update_slice"], OPS["scatter_set"], OPS["slice"]
 _NEGATIVE, _FLIP, _CONCATENATE = OPS["negative"], OPS["flip"], OPS["concatenate"]
 _MOST_PLACES = 16  # that a step writes, where those of all steps are slices
@@ -52,6 +54,8 @@ def parts_written_in(
     order: Sequence[Node], fixed: Collection[Node], read_at_calls: "ReadAtCalls | None"
 ) -> dict[Node, WrittenPart]:
     """By assignment, those of `order` that many others follow, each to what the one before left."""
+    if {_UPDATE, _SCATTER}.isdisjoint(map(_op_of, order)):
+        return {}
     assignments = [
         x
         for x in order

@@ -10,6 +10,7 @@ import numba_grad as ng
 from numba_grad.errors import DeviceError, DTypeError, ShapeError
 from numba_grad.frontend.inputs import arrays
 from numba_grad.graph.types import array_type, as_dtype
+from tests.counting import functions_entered
 
 pytestmark = pytest.mark.usefixtures("numpy_engine")
 
@@ -360,6 +361,36 @@ def test_what_has_more_bytes_than_there_are_addresses_is_refused(make):
 
 
 # Lists and tuples of tensors
+
+
+def test_a_state_of_two_tensors_takes_no_longer_than_to_stack_them():
+    x = ng.tensor([1.0, 2.0])
+    u, v = x[0], x[1]
+    most = functions_entered(lambda: ng.numpy.stack([u, v])) + 5
+    assert functions_entered(lambda: ng.numpy.array([u, v])) <= most
+    assert functions_entered(lambda: ng.numpy.asarray((x, x))) <= most
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_arrays_of_tensors_of_one_type_and_of_several(kind, dtype):
+    x, y = ng.tensor([1.0, 2.0], requires_grad=True), ng.tensor([3, 4])
+    given = np.array([1.0, 2.0]), np.array([3, 4])
+    makers = [
+        lambda a, b: [a[0], a[1]],
+        lambda a, b: [a[0], b[1]],
+        lambda a, b: [a, a],
+        lambda a, b: [a, b],
+        lambda a, b: [a[1], 2.0],
+        lambda a, b: [kind([b[0], b[1]]), kind([a[0], a[1]])],
+    ]
+    for make in makers:
+        expected = np.array(kind(make(*given)), dtype)
+        check(ng.numpy.array(kind(make(x, y)), dtype), expected)
+        check(ng.numpy.asarray(kind(make(x, y)), dtype), expected)
+        check(ng.numpy.array(kind(make(x, y)), dtype, ndmin=3), np.array(expected, ndmin=3))
+    with pytest.raises(ValueError, match="a copy is needed"):
+        ng.numpy.asarray([x, x], copy=False)
 
 
 def test_lists_of_tensors_are_arrays_that_gradients_flow_through():

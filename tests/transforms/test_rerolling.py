@@ -1,5 +1,6 @@
 """Python loops that become one operation again: the same values and gradients as step by step."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -10,6 +11,7 @@ import numba_grad.numpy as np
 from numba_grad.config import configure
 from numba_grad.frontend.derivatives import differentiation
 from numba_grad.graph import walk
+from tests.counting import functions_entered
 from tests.transforms.loop_programs import (
     WAYS,
     Program,
@@ -474,3 +476,21 @@ def test_a_function_walks_a_long_history_once(transform, monkeypatch):
         f(x).backward()
     assert sum(walked) < 1.2 * 4 * 400
     numpy.testing.assert_allclose(found, x.grad, rtol=1e-12)
+
+
+def test_a_backward_pass_calls_no_function_for_each_step():
+    x = ng.tensor([0.5, 1.0], requires_grad=True)
+
+    def value(steps):
+        y = x
+        for _ in range(steps):
+            y = y + 0.1 * np.sin(y) * x
+        return np.sum(y * y)
+
+    def entered(steps):
+        values = iter([value(steps), value(steps)])  # one for each time
+        within = str(Path("numba_grad", "transforms"))
+        return functions_entered(lambda: next(values).backward(), within)
+
+    with configure(engine="native"):
+        assert abs(entered(1200) - entered(400)) < 800

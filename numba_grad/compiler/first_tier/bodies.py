@@ -1,9 +1,10 @@
 """The steps of a body that is run operation by operation, as loops want those of any body: over
 memory that is left open."""
 
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from numba_grad.compiler.control_flow.writer import Opened
 from numba_grad.compiler.steps.schedule import ScheduledStep
@@ -27,20 +28,23 @@ class Arena:
 
 
 def scheduled(
-    steps: array, words: array, relocations: array, sources: Sequence[str], base_of_words: int
+    steps: np.ndarray,
+    words: np.ndarray,
+    relocations: np.ndarray,
+    sources: Sequence[str],
+    base_of_words: int,
 ) -> list[ScheduledStep]:
     """These steps, in the layout of a plan, whose kernels are numbers among `sources`.
 
     Addresses in what the plan has anyway, such as constants, stay what they are: a base and bytes.
     """
     opened: list[Any] = words.tolist()
-    rows = list(_in_fours(steps))
+    rows: list[tuple[int, int, int, int]] = steps.tolist()
     ends = [*[first for _, first, _, _ in rows], len(words)][1:]
     first_of = [0] * len(words)
     for (_, first, _, _), end in zip(rows, ends, strict=True):
         first_of[first:end] = [first] * (end - first)
-    for k in range(0, len(relocations), 3):
-        word, base, offset = relocations[k : k + 3]
+    for word, base, offset in relocations.tolist():
         if base == base_of_words:
             opened[word] = OwnWord(offset // 8 - first_of[word])
         elif base >= ARGUMENT:
@@ -59,11 +63,6 @@ def scheduled(
         )
         for (kernel, first, tasks, grain), end in zip(rows, ends, strict=True)
     ]
-
-
-def _in_fours(steps: array) -> Iterator[tuple[int, int, int, int]]:
-    numbers = iter(steps)
-    return zip(numbers, numbers, numbers, numbers, strict=True)
 
 
 def _opened(base: int) -> Opened:

@@ -1,6 +1,7 @@
 """Where the elements of a value are: movements are strides and offsets, as in NumPy."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -40,6 +41,7 @@ class Layouts:
         return self.number(type, strides_of(type.shape))
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def strides_of(shape: Shape) -> Shape:
     result = []
     step = 1
@@ -71,6 +73,13 @@ def elementwise_loops(
     operands: tuple[tuple[Shape, Shape, np.dtype], ...],
 ) -> tuple[int, ...]:
     """The loops over a result and operands that are broadcast to it."""
+    if strides == strides_of(shape) and all(x[0] == shape and x[1] == strides for x in operands):
+        # As most are: element by element, side by side.
+        size = math.prod(shape)
+        if size < 2:
+            return ONE_ELEMENT if size else NO_ELEMENTS
+        unused = [0] * (POINTERS - 1 - len(operands))
+        return size, dtype.itemsize, *[own.itemsize for _, _, own in operands], *unused
     rank = len(shape)
     layouts = [strides, *[broadcast(own_shape, own, rank) for own_shape, own, _ in operands]]
     return loops_over(shape, layouts, [dtype, *[own for _, _, own in operands]])
@@ -83,12 +92,13 @@ def loops_over(
     if 0 in shape:
         return NO_ELEMENTS
     extents, strides = _joined(shape, layouts)
-    if extents == (1,):
+    if not extents:
         return ONE_ELEMENT
+    sizes = [own.itemsize for own in dtypes]
     unused = [0] * (POINTERS - len(layouts))
     steps = []
-    for axis in range(len(extents)):
-        steps += [s[axis] * own.itemsize for s, own in zip(strides, dtypes, strict=True)]
+    for of_loop in strides:
+        steps += [s * size for s, size in zip(of_loop, sizes, strict=True)]
         steps += unused
     return *extents, *steps
 
@@ -109,25 +119,21 @@ def row_operands(loops: Sequence[int], dtypes: Sequence[np.dtype]) -> tuple[bool
     return tuple([step != 0 for step in steps[1:]]) if steps[0] else None
 
 
-def _joined(shape: Shape, layouts: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
-    """The fewest loops over the same elements in the same order: at least one."""
+def _joined(shape: Shape, layouts: Sequence[Shape]) -> tuple[list[int], list[Shape]]:
+    """The fewest loops over the same elements in the same order, none for one element: extents, and
+    of each loop the strides of all layouts."""
     extents: list[int] = []
-    strides: list[list[int]] = [[] for _ in layouts]
-    for axis, n in enumerate(shape):
+    strides: list[Shape] = []
+    for n, own in zip(shape, zip(*layouts, strict=True), strict=True):
         if n == 1:
             continue
-        own = [layout[axis] for layout in layouts]
-        if extents and all(s[-1] == n * step for s, step in zip(strides, own, strict=True)):
+        if extents and strides[-1] == tuple([n * step for step in own]):
             extents[-1] *= n
-            for s, step in zip(strides, own, strict=True):
-                s[-1] = step
+            strides[-1] = own
         else:
             extents.append(n)
-            for s, step in zip(strides, own, strict=True):
-                s.append(step)
-    if not extents:
-        return (1,), [(0,)] * len(layouts)
-    return tuple(extents), [tuple(s) for s in strides]
+            strides.append(own)
+    return extents, strides
 
 
 def permuted(view: View, axes: Shape) -> View:
@@ -175,10 +181,10 @@ def _reshape(view: View, node: Node) -> View | None:
     """By joining loops, and cutting them again where the new shape does."""
     if 0 in view.shape:
         return contiguous(view.base, view.offset, node.shape)
-    extents, [strides] = _joined(view.shape, [view.strides])
-    groups = iter(zip(extents, strides, strict=True))
+    extents, strides = _joined(view.shape, [view.strides])
+    groups = iter([(n, stride) for n, (stride,) in zip(extents, strides, strict=True)])
     result: list[int] = []
-    left, stride = next(groups)
+    left, stride = next(groups, (1, 0))
     step = left * stride  # of the axis last cut off
     for n in node.shape:
         if left == 1 and n > 1:

@@ -2,7 +2,6 @@
 branches: between rows that lead past those that are not chosen. Of loops, too, where they take few
 steps (`loop_work.py`); of others the body is compiled as a whole."""
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from numba_grad.compiler.first_tier import bodies
 from numba_grad.compiler.first_tier.loop_work import MOST_STEPS, most_passes, steps_of
 from numba_grad.compiler.first_tier.memory_in_use import MemoryInUse
 from numba_grad.compiler.first_tier.recipes import CONSTANTS, Address, Recipe, Recipes, Wanted
+from numba_grad.compiler.first_tier.uses import Uses
 from numba_grad.compiler.operation_kernels import WALK
 from numba_grad.compiler.partition.flat_graph import (
     ClosedGraph,
@@ -122,7 +122,7 @@ class _Lowering:
         self.memory_in_use = None
         if not graph.calls and sum([node.type.nbytes for node in graph.nodes]) > _MUCH_MEMORY:
             self.memory_in_use = MemoryInUse(graph, memory.reserve)
-        self.steps, self.words, self.relocations = array("q"), array("q"), array("q")
+        self.uses = Uses(self.builder.words)
 
     def append_operations(self) -> None:
         """The steps of all operations of a graph."""
@@ -133,7 +133,7 @@ class _Lowering:
         uses = Counter(signatures)
         places, layout_of, output_of = self.places, self.layout_of, self.output_of
         place_at, layout_at = places.__getitem__, layout_of.__getitem__
-        in_use = self.memory_in_use
+        in_use, recipes, pieces = self.memory_in_use, self.recipes, graph.places
         for k, start in enumerate(starts[:-1]):
             # An assembly, or an assignment to one, which nobody reads.
             if layout_of[k] >= 0 or not signatures[k]:
@@ -144,9 +144,9 @@ class _Lowering:
                 continue
             in_place = in_use is not None and in_use.is_in_place(k, inputs, places)
             key = (signatures[k], output_of.get(k), in_place, *map(layout_at, inputs))
-            recipe = self.recipes.get(key)
+            recipe = recipes.get(key)
             if recipe is None:
-                recipe = self.recipes[key] = self.maker.of_operation(
+                recipe = recipes[key] = self.maker.of_operation(
                     graph.nodes[k],
                     [layout_of[x] for x in inputs],
                     output_of.get(k),
@@ -154,7 +154,7 @@ class _Lowering:
                     in_place=in_place,
                     uses=uses[signatures[k]],
                 )
-            target = self.target_of(k) if k in graph.places else None
+            target = self.target_of(k) if k in pieces else None
             own = self.followed(recipe, [*map(place_at, inputs)], target)
             if in_use is not None:
                 in_use.follow(k, inputs, recipe, own, target)
@@ -190,33 +190,19 @@ class _Lowering:
                 of_result = recipe.new_result(len(places))
                 for number, nbytes in enumerate(recipe.temporaries):
                     places.append(target if number == of_result else (arena, reserve(nbytes)))
-        if not recipe.steps:
-            return places
-        first = len(self.words)
-        self.words += recipe.words
-        for kernel, word, tasks, grain in recipe.steps:
-            self.steps.extend((kernel, first + word, tasks, grain))
-        found: list[int] = []
-        for word, place, more in recipe.pointers:
-            base, offset = places[place]
-            found += (first + word, base, offset + more)
-        for word, base, offset in recipe.fixed:
-            found += (first + word, base, offset)
-        for word, byte in recipe.own:
-            found += (first + word, self.builder.words, 8 * first + byte)
-        self.relocations.extend(found)
+        if recipe.steps:
+            self.uses.recipes.append(recipe)
+            self.uses.places += places
         return places
 
     def append_to_plan(self) -> None:
         """Everything to the plan, with the constants at the end."""
-        relocations = np.array(self.relocations, np.int64).reshape(-1, 3)
+        steps, words, relocations = self.uses.written_out()
         is_constant = relocations[:, 1] == CONSTANTS
         relocations[is_constant, 1] = self.builder.words
-        relocations[is_constant, 2] += 8 * len(self.words)
-        words = np.concatenate(
-            [np.array(self.words, np.int64), np.frombuffer(self.maker.constants, np.int64)]
-        )
-        self.builder.block(np.array(self.steps, np.int64).reshape(-1, 4), words, relocations)
+        relocations[is_constant, 2] += 8 * len(words)
+        constants = np.frombuffer(self.maker.constants, np.int64)
+        self.builder.block(steps, np.concatenate([words, constants]), relocations)
 
     # Other graphs
 
@@ -276,20 +262,16 @@ class _Lowering:
         results in the same memory, and a row that leads to the end."""
         index, *operands = inputs
         memory = [self.memory_of(positions[0]) for positions in results.values()]
-        first_word = self.row(
-            Control.SWITCH, [self.places[index], len(targets), *[0] * len(targets)]
-        )
-        first_step = len(self.steps) // 4
-        ends: list[tuple[int, int]] = []  # steps so far, and the word of the row before
+        switch = self.row(Control.SWITCH, [self.places[index], len(targets), *[0] * len(targets)])
+        ends: list[int] = []  # the rows after branches
         found: list[_Known] = []
         for number, target in enumerate(targets):
-            self.words[first_word + 2 + number] = len(self.steps) // 4 - first_step
+            self.uses.skip(switch, 2 + number)
             own = self.inside(target, operands, tuple(results))
             found = [self.copy(known, place) for known, place in zip(own, memory, strict=True)]
-            word = self.row(Control.SKIP, [0])
-            ends.append((len(self.steps) // 4, word))
-        for steps, word in ends:
-            self.words[word] = len(self.steps) // 4 - steps
+            ends.append(self.row(Control.SKIP, [0]))
+        for row in ends:
+            self.uses.skip(row, 0)
         return found
 
     def memory_of(self, k: int) -> Address:
@@ -301,9 +283,9 @@ class _Lowering:
         return self.memory.arena, self.memory.reserve(nbytes)
 
     def row(self, kind: Control, words: Sequence[int | Address]) -> int:
-        """Append a row that says which step comes next; the position of its words."""
+        """Append a row that says which step comes next; which use it is."""
         self.followed(self.maker.of_row(int(kind), words), [])
-        return len(self.words) - len(words)
+        return len(self.uses.recipes) - 1
 
     def loop(self, call: Node, inputs: list[int], results: dict[int, list[int]]) -> list[_Known]:
         """A loop, or a communication."""
@@ -346,13 +328,8 @@ class _Lowering:
         memory = _Memory(bodies.ARGUMENT, bodies.RESULT, bodies.ARENA, arena.reserve)
         lowering = _Lowering(graph, self.shared, memory)
         lowering.append_operations()
-        steps = bodies.scheduled(
-            lowering.steps,
-            lowering.words,
-            lowering.relocations,
-            list(self.maker.kernels),
-            self.builder.words,
-        )
+        written = lowering.uses.written_out()
+        steps = bodies.scheduled(*written, list(self.maker.kernels), self.builder.words)
         return BodySteps(steps, arena.nbytes)
 
 

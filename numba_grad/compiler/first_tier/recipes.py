@@ -9,7 +9,6 @@ usual way, as a segment of one operation.
 """
 
 import math
-from array import array
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,24 +79,25 @@ Word = int | Address | KernelAddress
 
 # Bases, until it is known where they are.
 CONSTANTS = -1  # the words behind those of all steps
-_OWN_WORDS = -2  # the words of the step itself
+OWN_WORDS = -2  # the words of the recipe
 _FIRST_OPERAND = -3  # and downwards
 _FIRST_TEMPORARY = -(1 << 40)  # and downwards
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Recipe:
     """The steps of an operation on operands of given layouts, wherever these are.
 
     The places that differ from one use to the next are numbered: operands, then temporaries.
     """
 
+    operands: int  # how many
     temporaries: list[int] = field(default_factory=list)  # bytes
-    steps: list[tuple[int, int, int, int]] = field(default_factory=list)  # as those of a plan
-    words: array = field(default_factory=lambda: array("q"))
-    pointers: list[tuple[int, int, int]] = field(default_factory=list)  # word, place, offset
-    fixed: list[tuple[int, int, int]] = field(default_factory=list)  # relocations
-    own: list[tuple[int, int]] = field(default_factory=list)  # word, byte among the words
+    # Rows of four numbers, one after the other: steps as those of a plan, and of words that are
+    # addresses the word, the place or, where that is below 0, a base, and the offset.
+    steps: list[int] = field(default_factory=list)
+    words: list[int] = field(default_factory=list)
+    relocations: list[int] = field(default_factory=list)
     # Each in a place or, where that is below 0, at a base: (place, base, offset, layout).
     results: list[tuple[int, int, int, int]] = field(default_factory=list)
 
@@ -180,7 +180,7 @@ class Recipes:
 
     def begin(self, layouts: Sequence[int], weight: int = 1) -> Recipe:
         """A new one, over operands of these layouts."""
-        self.recipe, self.weight = Recipe(), weight
+        self.recipe, self.weight = Recipe(len(layouts)), weight
         known = [self.layouts.by_number[number] for number in layouts]
         self.types = [type for type, _ in known]
         self.operands = [
@@ -302,12 +302,12 @@ class Recipes:
         recipe = self.recipe
         first = len(recipe.words)
         tasks, grain = ONCE
-        recipe.steps.append((self.kernel(WALK), first, tasks, grain))
+        recipe.steps += (self.kernel(WALK), first, tasks, grain)
         count = len(loops) // (1 + POINTERS)
         recipe.words.extend((0, -count if by_rows else count, *_NO_POINTERS, *loops))
-        recipe.fixed.append((first, self.builder.functions, 8 * self.kernel(source)))
-        for number, view in enumerate(views, 2):
-            self.point(first, first + number, view.base, view.offset)
+        self.point(first, self.builder.functions, 8 * self.kernel(source))
+        for number, view in enumerate(views, first + 2):
+            self.point(number, view.base, view.offset)
 
     def copied(self, x: View, result: View, dtype: np.dtype) -> View:
         self.apply(_COPY, ("x",), result, dtype, [(x, dtype)])
@@ -500,7 +500,7 @@ class Recipes:
             case ErrorSite():
                 return self.builder.site(word)
             case OwnWord(number):
-                return _OWN_WORDS, 8 * number
+                return OWN_WORDS, 8 * number
             case Symbol(name):
                 return self.builder.symbol(name), 0
             case Pointer(FileMemory() as file, offset):
@@ -516,23 +516,19 @@ class Recipes:
         first = len(recipe.words)
         tasks, grain = launch
         number_of_kernel = kernel if isinstance(kernel, int) else self.kernel(kernel)
-        recipe.steps.append((number_of_kernel, first, tasks, grain))
+        recipe.steps += (number_of_kernel, first, tasks, grain)
         for number, word in enumerate(words, first):
             if isinstance(word, int):
                 recipe.words.append(word)
                 continue
             recipe.words.append(0)
             if isinstance(word, KernelAddress):
-                recipe.fixed.append((number, self.builder.functions, 8 * self.kernel(word.source)))
+                self.point(number, self.builder.functions, 8 * self.kernel(word.source))
                 continue
-            self.point(first, number, *word)
+            base, offset = word
+            self.point(number, base, offset + 8 * first if base == OWN_WORDS else offset)
 
-    def point(self, first: int, number: int, base: int, offset: int) -> None:
-        """Have a word of the step that begins at `first` be an address."""
+    def point(self, word: int, base: int, offset: int) -> None:
+        """Have a word of the recipe be an address."""
         place = self.place_of(base)
-        if place is not None:
-            self.recipe.pointers.append((number, place, offset))
-        elif base == _OWN_WORDS:
-            self.recipe.own.append((number, 8 * first + offset))
-        else:
-            self.recipe.fixed.append((number, base, offset))
+        self.recipe.relocations += (word, -1 if place is None else place, base, offset)

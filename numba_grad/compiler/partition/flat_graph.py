@@ -195,7 +195,7 @@ def flatten(
             signatures.append(0)
         else:
             sources = node.inputs if node.op is not item else value_inputs(node)
-            if unread:
+            if unread and not unread.isdisjoint(sources):
                 for x in sources:
                     if x in unread:
                         unread.remove(x)
@@ -244,8 +244,8 @@ def _positions(nodes: Sequence[Node], wanted: Sequence[Node]) -> np.ndarray:
     """Where in `nodes` each of `wanted` is, as int32."""
     if len(nodes) < _MANY:
         # `searchsorted` takes 20 us for the shortest graph.
-        position = {node: k for k, node in enumerate(nodes)}
-        return np.array([position[node] for node in wanted], np.int32)
+        position = dict(zip(nodes, range(len(nodes)), strict=True))
+        return np.fromiter(map(position.__getitem__, wanted), np.int32, len(wanted))
     # A dict of a million nodes takes four times as long to be made and asked.
     serials = np.fromiter(map(by_serial, nodes), np.int64, len(nodes))
     order = np.argsort(serials, kind="stable").astype(np.int32)
@@ -283,6 +283,7 @@ _FACTS = np.dtype(
         ("overwrites", np.bool_),  # whether it may be computed to the memory of an input
         ("assigns", np.bool_),  # whether it is an assignment to a region
         ("slices", np.bool_),  # whether it is a slice
+        ("combines", np.bool_),  # whether it is a contraction or a reduction
     ]
 )
 
@@ -347,6 +348,7 @@ class Signatures:
             any(x.op.name in OVERWRITES or x.op.name == "matmul" for x in changing),
             node.op.name in ASSIGNMENTS,
             node.op.name == "slice",
+            node.op.family in ("contraction", "reduction"),
         )
         return number
 

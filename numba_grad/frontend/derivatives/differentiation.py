@@ -43,7 +43,7 @@ from numba_grad.ops.families import cast, full, reshape, zeros_like
 from numba_grad.transforms.batch import batch, by_columns, by_rows
 from numba_grad.transforms.jvp import pushed_forward, tangents
 from numba_grad.transforms.loop_sizes import LARGEST_VALUE
-from numba_grad.transforms.python_loops import is_long, is_long_since, loop_in
+from numba_grad.transforms.python_loops import FEWEST_NODES, is_long, is_long_since, loop_in
 from numba_grad.transforms.repeated_views import without_repeated_views, without_repetitions
 from numba_grad.transforms.vjp import Cotangent, cotangents
 
@@ -411,7 +411,7 @@ class Differentiation:
         return (
             not any(x.requires_grad and x not in ends for x in walk.ends)
             and OPS["update_slice"] not in map(_op, walk.nodes)
-            and is_long(list(filter(_requires_grad, walk.nodes)))
+            and is_long([*itertools.islice(filter(_requires_grad, walk.nodes), FEWEST_NODES)])
         )
 
     def _has_rerolled(self, walk: History, outputs: Sequence[Node], ends: Collection[Node]) -> bool:

@@ -161,8 +161,7 @@ def asarray(
     ValueError
         With `copy=False`, if a copy is needed.
     """
-    node = node_of(obj)
-    if isinstance(obj, list | tuple):
+    if isinstance(obj, (list, tuple)):
         node = stacked_tensors(obj)
         if node is None:
             return _array(_leaf_of(obj, as_optional_dtype(dtype), device, copy is not False))
@@ -171,6 +170,10 @@ def asarray(
                 explain("asarray", "a copy is needed to join tensors", got={"copy": False})
             )
         obj, copy = wrap(node), None
+        if dtype is None and device is None:  # as in the steps of loops
+            return obj
+    else:
+        node = node_of(obj)
     if node is None:
         return tensor(obj, dtype, device, copy=copy is not False)
     wanted = as_optional_dtype(dtype)
@@ -194,7 +197,7 @@ def array(
 ) -> "Tensor":
     """As `asarray`, but by default a new tensor, and with axes of size 1 in front up to `ndmin`."""
     result = asarray(obj, dtype, copy=copy)
-    missing = ndmin - result.ndim
+    missing = ndmin - result.ndim if ndmin else 0
     return wrap(reshape(as_node(result), (1,) * missing + result.shape)) if missing > 0 else result
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from numba_grad.autograd import tensor_class
-from numba_grad.autograd.tensor_class import new_tensor
+from numba_grad.autograd.tensor_class import is_tensor_class, new_tensor
 from numba_grad.compiler.backends import on_host
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.dtypes import FLOAT64, is_inexact, kind_of, promoted
@@ -243,7 +243,12 @@ def shared_copy(array: np.ndarray) -> Node:
 def stacked_tensors(value: Any) -> Node | None:
     """Nested sequences with tensors in them as one array, through which gradients flow, on a GPU
     if one of them is. None if there are no tensors."""
-    if not has_tensors(value):
+    kinds = set(map(type, value))
+    if len(kinds) == 1 and is_tensor_class(*kinds):
+        nodes = [x._node for x in value]
+        if len({x.type for x in nodes}) == 1:  # as most steps of loops make their states
+            return stacked(nodes, 0)
+    elif not has_tensors(value):
         return None
     device = CPU
     if placement.is_in_use():
