@@ -11,6 +11,7 @@ compiled function then has Python run it, and raise it.
 
 import contextlib
 import functools
+import operator
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -186,7 +187,7 @@ class Trace:
             if len(parts) > 1 and is_compact:
                 checks.append(_stays_equal(owner.view(np.ndarray)))
             else:
-                checks += [x.is_unchanged for x in parts]
+                checks += [_stays_equal(x.array) for x in parts]
         return checks
 
     def _unchanged(self, *, decides: bool) -> list[tuple[ClosedOver, np.ndarray]]:
@@ -217,6 +218,15 @@ def _stays(tensor: Any, node: Node) -> Check:
 
 
 def _stays_equal(array: np.ndarray) -> Check:
+    """Whether `array` holds what is in it now.
+
+    What is contiguous is compared where it is, by `memcmp`: that is how a bytearray compares itself
+    with other memory. It takes 0.1 us, and 0.02 a kilobyte; a copy first takes two to three times
+    that, and so does a comparison of elements."""
+    in_memory = array if array.flags.c_contiguous else array.T
+    if in_memory.flags.c_contiguous and array.dtype.kind in "biufc":
+        memory = memoryview(in_memory)
+        return functools.partial(operator.eq, bytearray(memory), memory)
     copy = np.array(array, order="C")
     return lambda: _same_bytes(array, copy)
 
