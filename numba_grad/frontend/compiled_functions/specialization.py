@@ -98,6 +98,9 @@ class Specialization:
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
     is_used: bool = field(init=False, default=False)  # since `Jitted._keep` looked, or it was made
     _ready: list[Any] = field(init=False, default_factory=list)  # the arrays, if plans can read all
+    # What is computed by the program, and what is made for that.
+    _lowered: list[Node] | None = field(init=False, default=None)
+    _made_constants: list[Node] = field(init=False, default_factory=list)
     _compiled: Compiled | None = field(init=False, default=None)
     _loaded: Loaded | None = field(init=False, default=None)
     _target: CallTarget | None = field(init=False, default=None)
@@ -114,6 +117,11 @@ class Specialization:
     def inputs(self) -> list[Node]:
         arrays = [x.node for x in self.arrays]
         return [*self.arguments, *self.captured_nodes, *arrays, *self.constants]
+
+    @property
+    def program_inputs(self) -> list[Node]:
+        """Of the program, once it is compiled: some of its constants are made then."""
+        return [*self.inputs, *self._made_constants]
 
     @property
     def graph_outputs(self) -> list[Node]:
@@ -163,7 +171,7 @@ class Specialization:
         """Replays need the program alone, and a graph of 400,000 operations takes 0.5 GB. Who wants
         to see it, or records the call in a graph of their own, has the function traced again."""
         if self.node_count > LONGEST_KEPT:
-            self.outputs = None
+            self.outputs = self._lowered = None
 
     # To programs
 
@@ -202,11 +210,11 @@ class Specialization:
         device = self._only_device()
         if destination is None:
             destination = backend_of(device).destination(device)
-        lowered, reached = self._lowered(computed)
+        lowered = self._with_pairs_on_grids(computed)
         program = compile_program(
-            self.inputs,
+            self.program_inputs,
             lowered,
-            reached,
+            self.reached if lowered is computed else None,
             destination,
             with_segments=with_segments,
             is_run=is_run,
@@ -214,24 +222,32 @@ class Specialization:
         types = tuple([x.type for x in computed])
         return Compiled(program, device, destination, types, output_numbers)
 
-    def _lowered(self, computed: list[Node]) -> tuple[list[Node], set[Node] | None]:
-        """What is computed, once no derivative is taken of it any more, and all nodes, if known."""
-        known = {
-            x: x.value
-            for x in self.constants
-            if len(x.shape) == 1 and x.dtype.kind in "iu" and x.type.size >= FEWEST_PAIRS
-        }
-        if not known or self._only_device() != CPU:
-            return computed, self.reached
+    def _with_pairs_on_grids(self, computed: list[Node]) -> list[Node]:
+        """What is computed, once no derivative is taken of it any more."""
+        if self._lowered is not None:
+            return self._lowered
+        constants = {x: x.value for x in self.constants if x.value is not None}
+        is_by_index = any(
+            len(x.shape) == 1 and x.dtype.kind in "iu" and x.type.size >= FEWEST_PAIRS
+            for x in constants
+        )
+        if not is_by_index or self._only_device() != CPU:
+            return computed
         pairs = imported("numba_grad.compiler.passes.pairs_on_grids")
-        found = pairs.pairs_on_grids(computed, known)
-        return (computed, self.reached) if found is computed else (found, None)
+        found = pairs.pairs_on_grids(computed, constants)
+        if found is not computed:
+            given = {*self.inputs}
+            leaves = [x for x in toposort(found, stop=given.__contains__) if x.value is not None]
+            self._made_constants = [x for x in leaves if x not in given]
+            self._lowered = found
+        return found
 
     def _loaded_once(self) -> Loaded:
         compiled = self.compiled(is_run=True)
         with self._lock:
             if self._loaded is None:
-                constants = [copied_to(x.value, compiled.device) for x in self.constants]
+                given = [*self.constants, *self._made_constants]
+                constants = [copied_to(x.value, compiled.device) for x in given]
                 self._loaded = Loaded(compiled, self._runner(compiled), constants)
             return self._loaded
 
@@ -349,7 +365,7 @@ class Specialization:
         """The values of all inputs, for these of the arguments."""
         evaluate([tensor._node for tensor in self.captured])
         captured = [tensor._node.value for tensor in self.captured]
-        constants = [node.value for node in self.constants]
+        constants = [node.value for node in [*self.constants, *self._made_constants]]
         if self.communicates:
             arguments = [*arguments, order.VALUE]
         return [*arguments, *captured, *self.array_values(), *constants]
