@@ -222,7 +222,7 @@ SHAPES = [(200,), (40, 6), (6, 40), (5, 8, 7)]
 
 def selections(shape):
     """Arrays with these first axes, and the index arrays of elements of them."""
-    mask = np.random.default_rng(2).random(shape) > 0.4
+    mask = np.random.default_rng(2).random(shape) > 0.1
     return points(*shape, 2), mask
 
 
@@ -244,7 +244,7 @@ def test_selected_elements(shape, select, taken):
     weights = np.linspace(0.1, 1.0, len(data))
 
     def misfit(x):
-        return np.sum(weights * np.sum((np.sin(select(x, mask)) - data) ** 2, axis=-1))
+        return np.sum(weights * np.sum((select(x, mask) ** 2 - data) ** 2, axis=-1))
 
     check(ng.value_and_grad(misfit), x)
     check(ng.value_and_grad(lambda x: np.mean(np.abs(select(np.exp(x), mask)[:, 0]))), x)
@@ -252,7 +252,7 @@ def test_selected_elements(shape, select, taken):
 
 
 def test_what_elements_that_are_not_selected_come_to_is_in_no_result(taken):
-    x = np.abs(points(300)) * (np.arange(300) % 3 > 0)
+    x = np.abs(points(300)) * (np.arange(300) % 10 > 0)
     mask = x > 0
     check(ng.value_and_grad(lambda x: np.sum(np.log(x[mask]) + 1 / x[mask])), x)
     assert taken == [True]
@@ -267,7 +267,7 @@ def test_second_derivatives_of_selected_elements(taken):
 
 
 def test_graphs_by_a_mask_of_edges(taken):
-    adjacency = np.random.default_rng(3).random((COUNT, COUNT)) > 0.6
+    adjacency = np.random.default_rng(3).random((COUNT, COUNT)) > 0.3
     i, j = np.nonzero(adjacency)
     check(ng.value_and_grad(lambda x: np.sum(np.sin(x[i] - 2 * x[j]))), points())
     matrix = points(COUNT, COUNT)

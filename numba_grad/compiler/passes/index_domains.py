@@ -23,8 +23,10 @@ _MOST_MISSING = 4
 # Of a triangle everything is computed twice. Up to so many additions for a pair that is less than
 # to gather what it is made of and to add what it gives.
 _MOST_OF_TRIANGLE = 400
-# Where fewer elements are selected, most of what is read is read for nothing.
-_LEAST_SELECTED = 1 / 8
+# To read an element by index arrays and to add what it gives takes as long as so many additions,
+_BY_INDEX, _BY_INDEX_OF_AXIS = 15, 10
+# and an element of the whole array, with what is read beside it at each call, so many.
+_OF_WHOLE = 12
 _MOST_SELECTIONS = 8  # each is a walk through the graph
 _ROW, _COLUMN = 0, 1
 
@@ -88,10 +90,10 @@ class Selection(NamedTuple):
 
     @property
     def most_additions(self) -> float:
-        """For each element, beyond which to compute all of the array takes longer: as many more
-        elements as of a triangle take as many additions."""
+        """For each element, beyond which to compute all of the array takes longer."""
         selected = len(self.numbers()) / prod(self.sizes)
-        return _MOST_OF_TRIANGLE * selected / (1 - selected) if selected < 1 else inf
+        saved = selected * (_BY_INDEX + _BY_INDEX_OF_AXIS * len(self.sizes)) - _OF_WHOLE
+        return saved / (1 - selected) if selected < 1 else inf
 
     def numbers(self) -> np.ndarray:
         """Those of all selected elements in the array."""
@@ -157,7 +159,8 @@ def _selection(indices: Sequence[np.ndarray], sizes: tuple[int, ...]) -> Selecti
     size, count = prod(sizes), len(indices[0])
     if size > MOST_PAIRS or any(len(x) != count for x in indices):
         return None
-    if not _LEAST_SELECTED * size <= count <= size:
+    by_index = _BY_INDEX + _BY_INDEX_OF_AXIS * len(sizes)
+    if not _OF_WHOLE * size <= by_index * count <= by_index * size:
         return None
     if any(x.min() < 0 or x.max() >= n for x, n in zip(indices, sizes, strict=True)):
         return None

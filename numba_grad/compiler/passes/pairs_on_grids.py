@@ -189,7 +189,8 @@ class _OnGrid:
         """An input with an element for each pair. The others are never looked at: what is there is
         an element that it has."""
         shape = self._shape(node.shape, axis)
-        value = self._constants.get(node)
+        is_iota = node.op is OPS["iota"]
+        value = np.arange(self._pairs, dtype=node.dtype) if is_iota else self._constants.get(node)
         if value is not None and prod(shape) <= _MOST_CONSTANTS:
             return leaf(np.take(value, self._places(), axis).reshape(shape))
         if axis or node.op not in (LEAF, ARGUMENT):
