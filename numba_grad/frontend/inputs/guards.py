@@ -449,7 +449,7 @@ class _Survey:
         if array.nbytes <= _MOST_BYTES_UNREAD:
             large = array if array.nbytes > MOST_BYTES else None
             if is_compared_in_place(array):
-                same = f"{self._name(bytearray(memoryview(array)))} == {name}"
+                same = f"{self._name(bytearray(array.data))} == {name}"
             else:
                 same = f"{name}.tobytes() == {self._name(array.tobytes())}"
             self._require(same, large)

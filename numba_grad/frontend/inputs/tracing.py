@@ -122,6 +122,9 @@ class Trace:
             return None
         return (id(owner), met.strides, met.dtype), met.offset
 
+    def stride_of(self, node: Node, axis: int) -> int:
+        return self._of_node[node].strides[axis]
+
     def array_of(self, rows: Sequence[Node]) -> Node | None:
         """The leaf for an array that has these arrays as rows: read at each call in one piece."""
         first, second = (self._of_node[x] for x in rows[:2])
@@ -221,7 +224,7 @@ def _stays_equal(array: np.ndarray) -> Check:
     """Whether `array` holds what is in it now."""
     in_memory = array if array.flags.c_contiguous else array.T
     if is_compared_in_place(in_memory):
-        memory = memoryview(in_memory)
+        memory = in_memory.data
         return functools.partial(operator.eq, bytearray(memory), memory)
     copy = np.array(array, order="C")
     return lambda: _same_bytes(array, copy)
