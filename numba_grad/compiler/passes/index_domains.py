@@ -1,7 +1,7 @@
 """What known index arrays go through: pairs of a matrix, or the elements that a mask selects.
 
 PairDomain   i, j = np.triu_indices(n, 1): one of the usual sets of pairs, which has a formula
-Selection    i, j = np.nonzero(mask): any elements of an array, of any rank, in order
+SelectedElements    i, j = np.nonzero(mask): any elements of an array, of any rank, in order
 domains_of   the domains of a graph, and which axis of its domain each index array is for
 """
 
@@ -82,7 +82,7 @@ class PairDomain(NamedTuple):
         return functools.reduce(lambda x, y: OPS["logical_and"](x, y), parts) if parts else None
 
 
-class Selection(NamedTuple):
+class SelectedElements(NamedTuple):
     """Elements of an array that a mask selects, in order."""
 
     sizes: tuple[int, ...]
@@ -109,7 +109,7 @@ class Selection(NamedTuple):
         return None if mask.all() else leaf(mask.reshape(self.sizes))
 
 
-Domain = PairDomain | Selection
+Domain = PairDomain | SelectedElements
 
 
 def domains_of(
@@ -154,7 +154,7 @@ def indices_of(node: Node) -> Sequence[Node]:
     return node.inputs[2:] if node.op in (OPS["scatter_add"], OPS["scatter_set"]) else ()
 
 
-def _selection(indices: Sequence[np.ndarray], sizes: tuple[int, ...]) -> Selection | None:
+def _selection(indices: Sequence[np.ndarray], sizes: tuple[int, ...]) -> SelectedElements | None:
     """What index arrays select of an array, if that is much of it, each once and in order."""
     size, count = prod(sizes), len(indices[0])
     if size > MOST_PAIRS or any(len(x) != count for x in indices):
@@ -169,7 +169,7 @@ def _selection(indices: Sequence[np.ndarray], sizes: tuple[int, ...]) -> Selecti
         return None
     mask = np.zeros(size, np.bool_)
     mask[numbers] = True
-    return Selection(sizes, np.packbits(mask).tobytes())
+    return SelectedElements(sizes, np.packbits(mask).tobytes())
 
 
 def _role(index: np.ndarray, size: int) -> tuple[PairDomain, int] | None:

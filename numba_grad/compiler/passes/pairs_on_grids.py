@@ -23,6 +23,7 @@ from math import prod
 
 import numpy as np
 
+from numba_grad.compiler.passes.diagonals_of_products import is_zero
 from numba_grad.compiler.passes.index_domains import Domain, PairDomain, domains_of, indices_of
 from numba_grad.compiler.passes.mirrored_sums import Terms
 from numba_grad.graph.node import ARGUMENT, LEAF, OPS, Node, leaf, record, recording
@@ -278,7 +279,7 @@ class _OnGrid:
             if isinstance(self._domain, PairDomain):
                 self._sums[new] = _PairSum(others[0], grid)
         new = _with_first_axes(new, [sorted(roles).index(role) for role in roles])
-        return new if _is_zero(before) else OPS["add"](before, new)
+        return new if is_zero(before) else OPS["add"](before, new)
 
     def _assigned(self, grid: Node, before: Node, roles: Sequence[int]) -> Node:
         if self._mask is None:
@@ -342,13 +343,6 @@ def _with_first_axes(x: Node, axes: Sequence[int]) -> Node:
 
 def _order(roles: Sequence[int]) -> list[int]:
     return sorted(range(len(roles)), key=roles.__getitem__)
-
-
-def _is_zero(x: Node) -> bool:
-    if x.op is not OPS["broadcast_to"] or x.inputs[0].op is not OPS["literal"]:
-        return False
-    number = x.inputs[0]
-    return not np.frombuffer(number.params["bytes"], number.dtype)[0]
 
 
 def _put_in(values: tuple[int, ...], axis: int, own: tuple[int, ...]) -> tuple[int, ...]:

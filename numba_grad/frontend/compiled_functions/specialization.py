@@ -210,7 +210,7 @@ class Specialization:
         device = self._only_device()
         if destination is None:
             destination = backend_of(device).destination(device)
-        lowered = self._with_pairs_on_grids(computed)
+        lowered = self._without_index_arrays(computed)
         program = compile_program(
             self.program_inputs,
             lowered,
@@ -222,19 +222,21 @@ class Specialization:
         types = tuple([x.type for x in computed])
         return Compiled(program, device, destination, types, output_numbers)
 
-    def _with_pairs_on_grids(self, computed: list[Node]) -> list[Node]:
-        """What is computed, once no derivative is taken of it any more."""
+    def _without_index_arrays(self, computed: list[Node]) -> list[Node]:
+        """What is computed, once no derivative is taken of it any more: where known index arrays
+        name pairs, selected elements or a diagonal, without them."""
         if self._lowered is not None:
             return self._lowered
         constants = {x: x.value for x in self.constants if x.value is not None}
-        is_by_index = any(
-            len(x.shape) == 1 and x.dtype.kind in "iu" and x.type.size >= FEWEST_PAIRS
-            for x in constants
-        )
-        if not is_by_index or self._only_device() != CPU:
+        sizes = [x.type.size for x in constants if len(x.shape) == 1 and x.dtype.kind in "iu"]
+        if not sizes or self._only_device() != CPU:
             return computed
-        pairs = imported("numba_grad.compiler.passes.pairs_on_grids")
-        found = pairs.pairs_on_grids(computed, constants)
+        # Most programs have none, and import nothing for it.
+        diagonals = imported("numba_grad.compiler.passes.diagonals_of_products")
+        found = diagonals.diagonals_of_products(computed, constants)
+        if max(sizes) >= FEWEST_PAIRS:
+            pairs = imported("numba_grad.compiler.passes.pairs_on_grids")
+            found = pairs.pairs_on_grids(found, constants)
         if found is not computed:
             given = {*self.inputs}
             leaves = [x for x in toposort(found, stop=given.__contains__) if x.value is not None]
