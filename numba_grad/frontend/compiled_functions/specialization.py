@@ -34,7 +34,7 @@ from numba_grad.frontend.inputs.tracing import ClosedOver, is_tracing
 from numba_grad.frontend.tensors.python_numbers import Limit
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
-from numba_grad.graph.node import Node, argument, leaf, recording
+from numba_grad.graph.node import OPS, Node, argument, leaf, recording
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import is_traced, substitute, toposort
@@ -45,6 +45,7 @@ from numba_grad.transforms.repeated_views import without_repeated_views
 
 # Shorter index arrays are not looked at: to gather so few elements takes no time.
 FEWEST_PAIRS = 64
+FEWEST_SUMMED = 1024  # elements of a matrix of which sums may be joined
 LONGEST_KEPT = 20_000  # operations of a graph that stays after it was compiled
 
 
@@ -210,7 +211,7 @@ class Specialization:
         device = self._only_device()
         if destination is None:
             destination = backend_of(device).destination(device)
-        lowered = self._without_index_arrays(computed)
+        lowered = self._rewritten(computed)
         program = compile_program(
             self.program_inputs,
             lowered,
@@ -222,21 +223,25 @@ class Specialization:
         types = tuple([x.type for x in computed])
         return Compiled(program, device, destination, types, output_numbers)
 
-    def _without_index_arrays(self, computed: list[Node]) -> list[Node]:
+    def _rewritten(self, computed: list[Node]) -> list[Node]:
         """What is computed, once no derivative is taken of it any more: where known index arrays
         name pairs, selected elements or a diagonal, without them."""
         if self._lowered is not None:
             return self._lowered
+        found = computed
         constants = {x: x.value for x in self.constants if x.value is not None}
         sizes = [x.type.size for x in constants if len(x.shape) == 1 and x.dtype.kind in "iu"]
-        if not sizes or self._only_device() != CPU:
-            return computed
-        # Most programs have none, and import nothing for it.
-        diagonals = imported("numba_grad.compiler.passes.diagonals_of_products")
-        found = diagonals.diagonals_of_products(computed, constants)
-        if max(sizes) >= FEWEST_PAIRS:
+        is_on_cpu = self._only_device() == CPU
+        # Most programs have none of these, and import nothing for it.
+        if sizes and is_on_cpu:
+            diagonals = imported("numba_grad.compiler.passes.diagonals_of_products")
+            found = diagonals.diagonals_of_products(found, constants)
+        if max(sizes, default=0) >= FEWEST_PAIRS and is_on_cpu:
             pairs = imported("numba_grad.compiler.passes.pairs_on_grids")
             found = pairs.pairs_on_grids(found, constants)
+        if is_on_cpu and _has_large_sums(found):
+            sums = imported("numba_grad.compiler.passes.row_and_column_sums")
+            found = sums.row_and_column_sums(found, constants)
         if found is not computed:
             given = {*self.inputs}
             leaves = [x for x in toposort(found, stop=given.__contains__) if x.value is not None]
@@ -408,6 +413,13 @@ class Specialization:
             outputs = substitute(self.graph_outputs, replacement)
         without_repeated_views(toposort(outputs), outputs)
         return CallTarget(self.name, stand_ins, outputs)
+
+
+def _has_large_sums(outputs: Sequence[Node]) -> bool:
+    """Whether two matrices of many elements are summed over one of their axes."""
+    order = toposort(outputs, stop=lambda x: x.value is not None)
+    sums = [x for x in order if x.op is OPS["sum"] and x.shape and len(x.params["axes"]) == 1]
+    return sum(x.inputs[0].type.size >= FEWEST_SUMMED for x in sums) > 1
 
 
 def _is_still(x: ClosedOver) -> bool:
