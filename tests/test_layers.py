@@ -50,6 +50,7 @@ SELDOM = {
     "numba_grad.frontend.python_control_flow.rewriting",
     "numba_grad.graph.native_walks",
     "numba_grad.transforms.carried_parts",
+    "numba_grad.transforms.columns_as_rows",
     "numba_grad.transforms.former_values",
     "numba_grad.transforms.joined_products",
     "numba_grad.transforms.ragged_steps",
