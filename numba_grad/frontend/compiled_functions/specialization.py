@@ -10,8 +10,9 @@ Any number of threads may call at once. What one of them makes the others see wh
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from threading import RLock
 from typing import Any
 
@@ -43,6 +44,8 @@ from numba_grad.locks import new_lock
 from numba_grad.transforms.call import CallTarget, call
 from numba_grad.transforms.repeated_views import without_repeated_views
 
+_op_of = attrgetter("op")
+_SUM = OPS["sum"]
 # Shorter index arrays are not looked at: to gather so few elements takes no time.
 FEWEST_PAIRS = 64
 FEWEST_SUMMED = 1024  # elements of a matrix of which sums may be joined
@@ -228,18 +231,21 @@ class Specialization:
         name pairs, selected elements or a diagonal, without them."""
         if self._lowered is not None:
             return self._lowered
+        if self._only_device() != CPU:
+            return computed
         found = computed
+        nodes = self.reached or toposort(computed, stop=lambda x: x.value is not None)
+        operations = set(map(_op_of, nodes))
         constants = {x: x.value for x in self.constants if x.value is not None}
         sizes = [x.type.size for x in constants if len(x.shape) == 1 and x.dtype.kind in "iu"]
-        is_on_cpu = self._only_device() == CPU
         # Most programs have none of these, and import nothing for it.
-        if sizes and is_on_cpu:
+        if sizes and OPS["matmul"] in operations:
             diagonals = imported("numba_grad.compiler.passes.diagonals_of_products")
             found = diagonals.diagonals_of_products(found, constants)
-        if max(sizes, default=0) >= FEWEST_PAIRS and is_on_cpu:
+        if max(sizes, default=0) >= FEWEST_PAIRS:
             pairs = imported("numba_grad.compiler.passes.pairs_on_grids")
             found = pairs.pairs_on_grids(found, constants)
-        if is_on_cpu and _has_large_sums(found):
+        if found is not computed or _has_large_sums(nodes):
             sums = imported("numba_grad.compiler.passes.row_and_column_sums")
             found = sums.row_and_column_sums(found, constants)
         if found is not computed:
@@ -415,10 +421,9 @@ class Specialization:
         return CallTarget(self.name, stand_ins, outputs)
 
 
-def _has_large_sums(outputs: Sequence[Node]) -> bool:
+def _has_large_sums(nodes: Iterable[Node]) -> bool:
     """Whether two matrices of many elements are summed over one of their axes."""
-    order = toposort(outputs, stop=lambda x: x.value is not None)
-    sums = [x for x in order if x.op is OPS["sum"] and x.shape and len(x.params["axes"]) == 1]
+    sums = [x for x in nodes if x.op is _SUM and x.shape and len(x.params["axes"]) == 1]
     return sum(x.inputs[0].type.size >= FEWEST_SUMMED for x in sums) > 1
 
 
