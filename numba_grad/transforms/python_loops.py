@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from numba_grad.fresh_thread import imported
 from numba_grad.graph import placement
-from numba_grad.graph.node import SERIALS_A_NODE, Node
+from numba_grad.graph.node import OPS, SERIALS_A_NODE, Node
 from numba_grad.graph.types import CPU
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE, MOST_LOOPS
 from numba_grad.transforms.loops import PASSES_OF_LOOPS
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numba_grad.transforms.rerolled import Rerolled
 
 _op_of = attrgetter("op")
+_SLICE = OPS["slice"]
 # Below, to look for a loop and to plan its body takes a first gradient longer than all steps.
 FEWEST_NODES = 768
 # A compiled function is the same program for any number of steps.
@@ -45,6 +46,21 @@ def is_long_since(serial: int, nodes: Collection[Node]) -> bool:
     """Whether so much was recorded since that to look for loops is worth while."""
     last = max([x.serial for x in nodes], default=0)
     return last - serial >= FEWEST_NODES * SERIALS_A_NODE
+
+
+def has_ragged_steps(nodes: Collection[Node]) -> bool:
+    """Whether so many slices of one array have different lengths that `ragged_steps.py` should look
+    for a sum of what is made of them."""
+    lengths = {(x.inputs[0], x.type) for x in nodes if x.op is _SLICE and x.shape}
+    most = Counter([array for array, _ in lengths]).most_common(1)
+    return bool(most) and most[0][1] >= FEWEST_STEPS
+
+
+def has_columns(nodes: Collection[Node]) -> bool:
+    """Whether so many slices have one place of a later axis that `columns_as_rows.py` should look
+    at them."""
+    later = [x for x in nodes if x.op is _SLICE and x.params.get("dropped", (0,))[0] > 0]
+    return len(later) >= FEWEST_STEPS
 
 
 def _fewest_nodes(count: int) -> int:

@@ -16,6 +16,10 @@ class ReadAtCalls(Protocol):
         memory with the same strides, and the offset in bytes. None of other leaves."""
         ...
 
+    def stride_of(self, node: Node, axis: int) -> int:
+        """The bytes from one element to the next, of an array that has a place."""
+        ...
+
     def array_of(self, rows: Sequence[Node]) -> Node | None:
         """The leaf for an array whose rows are those of these leaves, in this order; None if they
         do not lie at equal distances, or are not any more what they were."""

@@ -195,7 +195,7 @@ def test_two_loops(taken):
         lambda x, i, j: by_difference(x, i, j),  # all of them are wanted
         lambda x, i, j: np.max(by_difference(x, i, j)),
         lambda x, i, j: np.sum(np.cumsum(by_difference(x, i, j))),
-        lambda x, i, j: np.sum(by_difference(x, i, j) * np.arange(len(i))),
+        lambda x, i, j: np.sum(by_difference(x, i, j) * x[:, 0].repeat(10)[: len(i)]),
         lambda x, i, j: np.sum(by_difference(x, i, j)[::-1] ** 2),
         lambda x, i, j: np.sum(by_difference(x, i, i) ** 2),
         lambda x, i, j: np.sum(by_difference(x, j, i[::-1].copy()) ** 2),
@@ -204,6 +204,118 @@ def test_two_loops(taken):
 def test_what_needs_pairs_one_by_one_stays(f, taken):
     check(ng.jacobian(lambda x: f(x, *UPPER)), points())
     assert taken == [False]
+
+
+def test_constants_of_each_pair(taken):
+    i, j = UPPER
+    charges = points(COUNT)
+    products, links = charges[i] * charges[j], np.arange(len(i))
+    check(
+        ng.value_and_grad(lambda x: np.sum(products / by_difference(x, i, j) + links * x[i, 0])),
+        points(),
+    )
+    assert taken == [True]
+
+
+SHAPES = [(200,), (40, 6), (6, 40), (5, 8, 7)]
+
+
+def selections(shape):
+    """Arrays with these first axes, and the index arrays of elements of them."""
+    mask = np.random.default_rng(2).random(shape) > 0.1
+    return points(*shape, 2), mask
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "select",
+    [
+        lambda x, mask: x[mask],
+        lambda x, mask: x[np.nonzero(mask)],
+        lambda x, mask: x.reshape(-1, 2)[np.flatnonzero(mask)],
+        lambda x, mask: np.take(x.reshape(-1, 2), np.flatnonzero(mask), axis=0),
+        lambda x, mask: np.stack([x[..., 0][mask], x[..., 1][mask]], axis=1),
+        lambda x, mask: np.compress(mask.ravel(), x.reshape(-1, 2), axis=0),
+    ],
+)
+def test_selected_elements(shape, select, taken):
+    x, mask = selections(shape)
+    data = points(*shape, 2)[mask]
+    weights = np.linspace(0.1, 1.0, len(data))
+
+    def misfit(x):
+        return np.sum(weights * np.sum((select(x, mask) ** 2 - data) ** 2, axis=-1))
+
+    check(ng.value_and_grad(misfit), x)
+    check(ng.value_and_grad(lambda x: np.mean(np.abs(select(np.exp(x), mask)[:, 0]))), x)
+    assert taken == [True, True]
+
+
+def test_what_elements_that_are_not_selected_come_to_is_in_no_result(taken):
+    x = np.abs(points(300)) * (np.arange(300) % 10 > 0)
+    mask = x > 0
+    check(ng.value_and_grad(lambda x: np.sum(np.log(x[mask]) + 1 / x[mask])), x)
+    assert taken == [True]
+
+
+def test_second_derivatives_of_selected_elements(taken):
+    x, mask = selections((40, 6))
+    slope = ng.grad(lambda x: np.sum(np.exp(x[mask]) * x[mask] ** 2))
+    check(ng.grad(lambda x: np.sum(np.sin(slope(x)))), x)
+    check(lambda x: ng.jvp(slope, (x,), (np.cos(x),)), x)
+    assert taken == [True, True]
+
+
+def test_graphs_by_a_mask_of_edges(taken):
+    adjacency = np.random.default_rng(3).random((COUNT, COUNT)) > 0.3
+    i, j = np.nonzero(adjacency)
+    check(ng.value_and_grad(lambda x: np.sum(np.sin(x[i] - 2 * x[j]))), points())
+    matrix = points(COUNT, COUNT)
+    check(ng.value_and_grad(lambda x: np.sum(matrix[i, j] * np.cos(x[j, 0] * x[i, 1]))), points())
+    check(ng.value_and_grad(lambda x: np.sum(np.exp(x[j, i]) * x[i, j])), matrix)
+    assert taken == [False, False, True]
+
+
+def test_several_selections_and_assignments(taken):
+    x, mask = selections((40, 6))
+    x = x[..., 0]
+
+    def f(x):
+        filled = ng.zeros(x.shape) + np.cos(x)
+        filled[mask] = x[mask] ** 2
+        return np.sum(filled * x) + np.sum(np.exp(x[~mask])) + np.sum(x[mask] ** 3)
+
+    check(ng.value_and_grad(f), x)
+    assert taken == [True]
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        lambda x, mask: x[mask],  # all of them are wanted
+        lambda x, mask: np.sum(np.cumsum(x[mask])),
+        lambda x, mask: np.sum(x[np.flatnonzero(mask)[::-1]]),
+        lambda x, mask: np.sum(x[np.flatnonzero(mask)[::10]] ** 3),  # few
+        lambda x, mask: np.sum(x[np.repeat(np.flatnonzero(mask), 2)] ** 2),
+        lambda x, mask: np.max(x[mask]),
+    ],
+)
+def test_selections_that_stay(select, taken):
+    x, mask = selections((300,))
+    check(ng.jacobian(lambda x: select(x[:, 0], mask)), x)
+    assert not any(taken)
+
+
+def test_masks_that_change():
+    x, mask = selections((300,))
+    x = x[:, 0]
+    data = x[::-1].copy()
+    f = ng.jit(ng.value_and_grad(lambda x: np.sum((x[mask] - data[mask]) ** 2)))
+    for k in range(3):
+        d = np.where(mask, x - data, 0)
+        for got, expected in zip(f(x), (np.sum(d**2), 2 * d), strict=True):
+            np.testing.assert_allclose(got, expected)
+        mask[k], data[k + 5] = not mask[k], k
 
 
 def test_index_arrays_that_change(taken):

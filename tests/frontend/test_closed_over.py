@@ -518,6 +518,40 @@ def test_values_that_decide_about_the_trace_count():
         jitted(X)
 
 
+_INDICES = np.array([[3, 0, 2], [1, 3, 3]])
+_LAYOUTS = {
+    "rows": _INDICES.copy,
+    "columns": lambda: np.asfortranarray(_INDICES),
+    "a part": lambda: np.concatenate([_INDICES, _INDICES])[1:3],
+    "every other": lambda: np.repeat(_INDICES, 2, axis=1)[:, ::2],
+    "backwards": lambda: _INDICES[::-1, ::-1].copy()[::-1, ::-1],
+    "one column": lambda: _INDICES.T.copy()[:, 1],
+    "short": lambda: _INDICES.astype(np.int16),
+    "of the other byte order": lambda: _INDICES.astype(_INDICES.dtype.newbyteorder()),
+    "memory of another object": lambda: np.frombuffer(
+        bytearray(_INDICES.tobytes()), np.int64
+    ).reshape(2, 3),
+    "large": lambda: np.tile(_INDICES, (3000, 1)),
+}
+
+
+@pytest.mark.parametrize("layout", _LAYOUTS)
+def test_index_arrays_that_change_in_place_are_seen_wherever_they_lie(layout):
+    indices, x, traces = _LAYOUTS[layout](), np.arange(4.0), []
+
+    def f(x):
+        traces.append(1)
+        return x[indices] * 2.0
+
+    jitted = ng.jit(f)
+    last = (-1,) * indices.ndim
+    for number in (None, None, 1, 2, 2, 0, None):
+        if number is not None:
+            indices[last] = number
+        np.testing.assert_array_equal(jitted(x), x[indices] * 2.0)
+    assert len(traces) == 4
+
+
 def test_arrays_that_a_function_makes_or_writes_to_are_its_own():
     kept = np.zeros(3000)
 

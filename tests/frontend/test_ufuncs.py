@@ -613,3 +613,54 @@ def test_length_of_extremes(numpy_engine):
     x = ng.tensor([0.0, 0.0], requires_grad=True)
     np.hypot.reduce(x).backward()
     assert x.grad.numpy().tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "exponents",
+    [
+        np.arange(5),
+        np.arange(4.0)[:, None],
+        np.array([[0, 1, 2], [2, 0, 1], [16, 3, 0]]),
+        np.array([3, 2, 3], np.int8),
+        np.zeros(3, int),
+        np.array([0.5, 1.0, 2.0]),
+        np.array([-1, 2, 3]),
+        np.array([17, 2, 3]),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+def test_arrays_of_exponents(exponents, dtype):
+    x = np.array([0.5, 2.0, 1.5], dtype)
+    x = x[:, None] if exponents.ndim == 1 and len(exponents) != 3 else x
+    got = ng.tensor(x) ** exponents
+    assert got.dtype == (x**exponents).dtype
+    np.testing.assert_allclose(got, x**exponents, rtol=1e-14 if got.dtype != np.float32 else 1e-6)
+
+    def f(x):
+        return np.sum(abs(np.sin(x) ** exponents) ** 2)
+
+    each = list(np.ndenumerate(np.broadcast_to(exponents, got.shape)))
+
+    def one_by_one(x):
+        whole = np.broadcast_to(np.sin(x), got.shape)
+        return sum(abs(whole[k] ** n.item()) ** 2 for k, n in each)
+
+    for g in (ng.grad(f), ng.jit(ng.grad(f))):
+        np.testing.assert_allclose(g(x), ng.grad(one_by_one)(x), rtol=1e-5)
+
+
+def test_powers_of_what_is_zero_or_large_have_finite_gradients():
+    x = np.array([0.0, 1e200, -1e100])
+    exponents = np.array([[0, 1, 3], [1, 0, 2], [2, 1, 0]])
+    with np.errstate(over="ignore"):
+        expected = exponents * x ** np.maximum(exponents - 1, 0)
+    got = ng.grad(lambda x: np.sum(x**exponents))(x)
+    np.testing.assert_allclose(got, expected.sum(0))
+
+
+def test_exponents_that_change_are_seen():
+    exponents, x = np.arange(4), np.linspace(0.5, 2.0, 4)
+    f = ng.jit(lambda x: x**exponents)
+    for k in range(3):
+        np.testing.assert_allclose(f(x), x**exponents)
+        exponents[k] = 3 * k

@@ -193,6 +193,10 @@ def _reads(node: Node, indices: Indices) -> list[tuple[Node, Indices]]:
             (x,) = node.inputs
             order = node.params["axes"]
             return [(x, tuple([indices[order.index(axis)] for axis in range(len(order))]))]
+        case "slice":
+            (x,) = node.inputs
+            if x.shape == node.shape:  # the whole of it
+                return [(x, indices)]
         case "reshape":
             (x,) = node.inputs
             if _long_axes(x) == _long_axes(node):

@@ -263,7 +263,7 @@ class Jitted:
         compiled = specialization.compiled()
         return Lowered(
             specialization.name,
-            specialization.inputs,
+            specialization.program_inputs,
             specialization.graph_outputs,
             compiled.program.plan,
             compiled.device,

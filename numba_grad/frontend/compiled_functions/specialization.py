@@ -10,8 +10,9 @@ Any number of threads may call at once. What one of them makes the others see wh
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from threading import RLock
 from typing import Any
 
@@ -34,7 +35,7 @@ from numba_grad.frontend.inputs.tracing import ClosedOver, is_tracing
 from numba_grad.frontend.tensors.python_numbers import Limit
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
-from numba_grad.graph.node import Node, argument, leaf, recording
+from numba_grad.graph.node import OPS, Node, argument, leaf, recording
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import is_traced, substitute, toposort
@@ -43,8 +44,11 @@ from numba_grad.locks import new_lock
 from numba_grad.transforms.call import CallTarget, call
 from numba_grad.transforms.repeated_views import without_repeated_views
 
+_op_of = attrgetter("op")
+_SUM = OPS["sum"]
 # Shorter index arrays are not looked at: to gather so few elements takes no time.
 FEWEST_PAIRS = 64
+FEWEST_SUMMED = 1024  # elements of a matrix of which sums may be joined
 LONGEST_KEPT = 20_000  # operations of a graph that stays after it was compiled
 
 
@@ -98,6 +102,9 @@ class Specialization:
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
     is_used: bool = field(init=False, default=False)  # since `Jitted._keep` looked, or it was made
     _ready: list[Any] = field(init=False, default_factory=list)  # the arrays, if plans can read all
+    # What is computed by the program, and what is made for that.
+    _lowered: list[Node] | None = field(init=False, default=None)
+    _made_constants: list[Node] = field(init=False, default_factory=list)
     _compiled: Compiled | None = field(init=False, default=None)
     _loaded: Loaded | None = field(init=False, default=None)
     _target: CallTarget | None = field(init=False, default=None)
@@ -114,6 +121,11 @@ class Specialization:
     def inputs(self) -> list[Node]:
         arrays = [x.node for x in self.arrays]
         return [*self.arguments, *self.captured_nodes, *arrays, *self.constants]
+
+    @property
+    def program_inputs(self) -> list[Node]:
+        """Of the program, once it is compiled: some of its constants are made then."""
+        return [*self.inputs, *self._made_constants]
 
     @property
     def graph_outputs(self) -> list[Node]:
@@ -163,7 +175,7 @@ class Specialization:
         """Replays need the program alone, and a graph of 400,000 operations takes 0.5 GB. Who wants
         to see it, or records the call in a graph of their own, has the function traced again."""
         if self.node_count > LONGEST_KEPT:
-            self.outputs = None
+            self.outputs = self._lowered = None
 
     # To programs
 
@@ -202,11 +214,11 @@ class Specialization:
         device = self._only_device()
         if destination is None:
             destination = backend_of(device).destination(device)
-        lowered, reached = self._lowered(computed)
+        lowered = self._rewritten(computed)
         program = compile_program(
-            self.inputs,
+            self.program_inputs,
             lowered,
-            reached,
+            self.reached if lowered is computed else None,
             destination,
             with_segments=with_segments,
             is_run=is_run,
@@ -214,24 +226,41 @@ class Specialization:
         types = tuple([x.type for x in computed])
         return Compiled(program, device, destination, types, output_numbers)
 
-    def _lowered(self, computed: list[Node]) -> tuple[list[Node], set[Node] | None]:
-        """What is computed, once no derivative is taken of it any more, and all nodes, if known."""
-        known = {
-            x: x.value
-            for x in self.constants
-            if len(x.shape) == 1 and x.dtype.kind in "iu" and x.type.size >= FEWEST_PAIRS
-        }
-        if not known or self._only_device() != CPU:
-            return computed, self.reached
-        pairs = imported("numba_grad.compiler.passes.pairs_on_grids")
-        found = pairs.pairs_on_grids(computed, known)
-        return (computed, self.reached) if found is computed else (found, None)
+    def _rewritten(self, computed: list[Node]) -> list[Node]:
+        """What is computed, once no derivative is taken of it any more: where known index arrays
+        name pairs, selected elements or a diagonal, without them."""
+        if self._lowered is not None:
+            return self._lowered
+        if self._only_device() != CPU:
+            return computed
+        found = computed
+        nodes = self.reached or toposort(computed, stop=lambda x: x.value is not None)
+        operations = set(map(_op_of, nodes))
+        constants = {x: x.value for x in self.constants if x.value is not None}
+        sizes = [x.type.size for x in constants if len(x.shape) == 1 and x.dtype.kind in "iu"]
+        # Most programs have none of these, and import nothing for it.
+        if sizes and OPS["matmul"] in operations:
+            diagonals = imported("numba_grad.compiler.passes.diagonals_of_products")
+            found = diagonals.diagonals_of_products(found, constants)
+        if max(sizes, default=0) >= FEWEST_PAIRS:
+            pairs = imported("numba_grad.compiler.passes.pairs_on_grids")
+            found = pairs.pairs_on_grids(found, constants)
+        if found is not computed or _has_large_sums(nodes):
+            sums = imported("numba_grad.compiler.passes.row_and_column_sums")
+            found = sums.row_and_column_sums(found, constants)
+        if found is not computed:
+            given = {*self.inputs}
+            leaves = [x for x in toposort(found, stop=given.__contains__) if x.value is not None]
+            self._made_constants = [x for x in leaves if x not in given]
+            self._lowered = found
+        return found
 
     def _loaded_once(self) -> Loaded:
         compiled = self.compiled(is_run=True)
         with self._lock:
             if self._loaded is None:
-                constants = [copied_to(x.value, compiled.device) for x in self.constants]
+                given = [*self.constants, *self._made_constants]
+                constants = [copied_to(x.value, compiled.device) for x in given]
                 self._loaded = Loaded(compiled, self._runner(compiled), constants)
             return self._loaded
 
@@ -349,7 +378,7 @@ class Specialization:
         """The values of all inputs, for these of the arguments."""
         evaluate([tensor._node for tensor in self.captured])
         captured = [tensor._node.value for tensor in self.captured]
-        constants = [node.value for node in self.constants]
+        constants = [node.value for node in [*self.constants, *self._made_constants]]
         if self.communicates:
             arguments = [*arguments, order.VALUE]
         return [*arguments, *captured, *self.array_values(), *constants]
@@ -390,6 +419,12 @@ class Specialization:
             outputs = substitute(self.graph_outputs, replacement)
         without_repeated_views(toposort(outputs), outputs)
         return CallTarget(self.name, stand_ins, outputs)
+
+
+def _has_large_sums(nodes: Iterable[Node]) -> bool:
+    """Whether two matrices of many elements are summed over one of their axes."""
+    sums = [x for x in nodes if x.op is _SUM and x.shape and len(x.params["axes"]) == 1]
+    return sum(x.inputs[0].type.size >= FEWEST_SUMMED for x in sums) > 1
 
 
 def _is_still(x: ClosedOver) -> bool:

@@ -33,6 +33,7 @@ from numba_grad.frontend.inputs.arrays import (
 from numba_grad.frontend.inputs.devices import on_device
 from numba_grad.frontend.inputs.known_results import QUICK, on_tensor
 from numba_grad.frontend.inputs.selections import Selection
+from numba_grad.frontend.inputs.tracing import values_asked_for
 from numba_grad.graph.node import (
     NO_PARAMS,
     OPS,
@@ -40,10 +41,20 @@ from numba_grad.graph.node import (
     Node,
     SharedParams,
     inferred_of,
+    leaf,
     record,
 )
-from numba_grad.graph.types import Type, as_dtype
-from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes, placed, zeros_like
+from numba_grad.graph.types import CPU, Type, as_dtype
+from numba_grad.ops.elementwise import MOST_EXPANDED
+from numba_grad.ops.families import (
+    broadcast_to,
+    cast,
+    full,
+    loop_dtypes,
+    placed,
+    reshape,
+    zeros_like,
+)
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensors.tensor import Tensor
@@ -410,6 +421,12 @@ def power_node(x1: ArrayLike, x2: ArrayLike) -> Node:
         if node is not None:
             return node
     base, exponent = operands(np.power, (x1, x2))
+    if isinstance(x2, np.ndarray) and not isinstance(x1, np.ndarray):
+        exponents = _small_exponents(x2)
+        if exponents is not None and base.dtype.kind in "fc" and base.type.device == CPU:
+            values_asked_for(as_node(x2))
+            table = _table_of_powers(base, exponents)
+            return _powers_by_bits(base, exponents) if table is None else table
     return OPS["power"](base, exponent)
 
 
@@ -439,9 +456,55 @@ def _power_of_number(x: Node, exponent: float) -> Node | None:
         return OPS["reciprocal"](base)
     elif not _is_multiplied(exponent):
         return None
+    return _integer_power(base, int(exponent))
+
+
+def _small_exponents(exponents: np.ndarray) -> np.ndarray | None:
+    """As integers, if all are, and none is negative or large."""
+    if exponents.dtype.kind not in "iuf" or not 1 < exponents.size <= _MOST_EXPONENTS:
+        return None
+    if not ((exponents >= 0) & (exponents <= MOST_EXPANDED)).all():
+        return None
+    whole = exponents.astype(np.int64)
+    return whole if (whole == exponents).all() else None
+
+
+def _table_of_powers(x: Node, exponents: np.ndarray) -> Node | None:
+    """`x[:, None] ** np.arange(4)`, column by column; None if `x` has such columns, too."""
+    rank = max(len(x.shape), exponents.ndim)
+    shape = (1,) * (rank - len(x.shape)) + x.shape
+    sizes = (1,) * (rank - exponents.ndim) + exponents.shape
+    long = [axis for axis in range(rank) if sizes[axis] > 1]
+    if len(long) > 1 or shape[long[0]] > 1 or exponents.size > MOST_EXPANDED:
+        return None
+    base = reshape(x, shape)
+    powers = [_integer_power(base, k) for k in exponents.reshape(-1).tolist()]
+    return OPS["concatenate"](*powers, axis=long[0])
+
+
+def _powers_by_bits(x: Node, exponents: np.ndarray) -> Node:
+    """Products of x, its square, the square of that, as for a number. What is not multiplied is a 1
+    before it is squared, so that nothing overflows on the way."""
+    one = full(1, (), x.dtype)
+    factors = []
+    for power in [1 << k for k in range(MOST_EXPANDED.bit_length())]:
+        chosen = exponents & power > 0
+        if chosen.any():
+            factor = OPS["where"](leaf(np.ascontiguousarray(chosen)), x, one)
+            factors.append(factor if power == 1 else _integer_power(factor, power))
+    if not factors:
+        return broadcast_to(one, np.broadcast_shapes(x.shape, exponents.shape))
+    return functools.reduce(OPS["multiply"], factors)
+
+
+def _integer_power(x: Node, exponent: int) -> Node:
     if exponent == 2:
-        return OPS["square"](base)
-    return record(OPS["integer_power"], (base,), _exponent_params(int(exponent)))
+        return OPS["square"](x)
+    return record(OPS["integer_power"], (x,), _exponent_params(exponent))
+
+
+# Of an array of exponents, which are looked at when they are recorded, and compared at each call.
+_MOST_EXPONENTS = 1 << 10
 
 
 @functools.lru_cache(maxsize=1 << 8)

@@ -47,7 +47,7 @@ from numba_grad.frontend.inputs.code_names import (
     named_in,
     runs_code,
 )
-from numba_grad.frontend.inputs.tracing import owner_of
+from numba_grad.frontend.inputs.tracing import is_compared_in_place, owner_of
 from numba_grad.immutable import NamedTuple
 
 MOST_CONDITIONS = 8192  # 0.1 ms; most functions have less than ten
@@ -518,7 +518,11 @@ class _Survey:
         self._require(f"{name}.shape == {array.shape!r}")
         if array.nbytes <= _MOST_BYTES_UNREAD:
             large = array if array.nbytes > MOST_BYTES else None
-            self._require(f"{name}.tobytes() == {self._name(array.tobytes())}", large)
+            if is_compared_in_place(array):
+                same = f"{self._name(bytearray(array.data))} == {name}"
+            else:
+                same = f"{name}.tobytes() == {self._name(array.tobytes())}"
+            self._require(same, large)
 
     def _elements(self, array: np.ndarray) -> None:
         """Of a sparse matrix whose transpose may be read: that has arrays of its own."""
