@@ -56,13 +56,6 @@ def has_ragged_steps(nodes: Collection[Node]) -> bool:
     return bool(most) and most[0][1] >= FEWEST_STEPS
 
 
-def has_columns(nodes: Collection[Node]) -> bool:
-    """Whether so many slices have one place of a later axis that `columns_as_rows.py` should look
-    at them."""
-    later = [x for x in nodes if x.op is _SLICE and x.params.get("dropped", (0,))[0] > 0]
-    return len(later) >= FEWEST_STEPS
-
-
 def _fewest_nodes(count: int) -> int:
     """Of a loop in a compiled function of so many nodes."""
     return max(FEWEST_NODES_COMPILED, count // MOST_LOOPS)

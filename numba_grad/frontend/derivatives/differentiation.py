@@ -45,7 +45,6 @@ from numba_grad.transforms.jvp import pushed_forward, tangents
 from numba_grad.transforms.loop_sizes import LARGEST_VALUE
 from numba_grad.transforms.python_loops import (
     FEWEST_NODES,
-    has_columns,
     has_ragged_steps,
     is_long,
     is_long_since,
@@ -438,10 +437,6 @@ class Differentiation:
         if is_compiled and has_ragged_steps(order):
             ragged_steps = imported("numba_grad.transforms.ragged_steps")
             if ragged_steps.join_ragged_steps(order, fixed, current.trace):
-                return True
-        if is_compiled and has_columns(order):
-            columns = imported("numba_grad.transforms.columns_as_rows")
-            if columns.turn_columns(order, self.first_serial):
                 return True
         found = loop_in(order, fixed, known_body, current.trace, is_compiled=is_compiled)
         if found is not None:
