@@ -130,7 +130,7 @@ class _Choice:
         for node in _read(self.own, self.of_derivative, there):
             if node in there or isinstance(node.type, TupleType):
                 continue
-            history = self.histories.get(node.inputs[0], ())
+            history = self.histories.get(node.inputs[0], ()) if node.inputs else ()
             if node in history:
                 nbytes = sum(x.type.nbytes for x in history)
                 if nbytes <= room:
