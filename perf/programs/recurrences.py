@@ -100,6 +100,93 @@ def _(np: Any, p: Any, noise: Any, steps: int) -> Any:
 
 
 @program(
+    lambda random, n: [random.uniform(0.5, 1.5, size=4), random.normal(size=(50, 2))],
+    steps=(400, 1000),
+    wrt=(0,),
+)
+def predators_observed_now_and_then(np: Any, p: Any, seen: Any, steps: int) -> Any:
+    """Steps of Runge-Kutta, of which every twentieth is compared."""
+
+    def slope(u: Any, v: Any) -> Any:
+        return p[0] * u - p[1] * u * v, p[2] * u * v - p[3] * v
+
+    u, v, total, h = 1.0, 0.5, 0.0, 0.01
+    for k in range(steps):
+        a, b = slope(u, v)
+        c, d = slope(u + h / 2 * a, v + h / 2 * b)
+        e, f = slope(u + h / 2 * c, v + h / 2 * d)
+        i, j = slope(u + h * e, v + h * f)
+        u, v = u + h / 6 * (a + 2 * c + 2 * e + i), v + h / 6 * (b + 2 * d + 2 * f + j)
+        if k % 20 == 19:
+            total = total + (u - seen[k // 20, 0]) ** 2 + (v - seen[k // 20, 1]) ** 2
+    return total
+
+
+@program(lambda random, n: [random.uniform(0.5, 1.5, size=3), random.normal(size=16)], steps=20)
+def substeps_of_a_rod(np: Any, p: Any, u: Any, steps: int) -> Any:
+    """Twenty-five short steps from one sum to the next."""
+    total = 0.0
+    for k in range(steps):
+        for _ in range(25):
+            u = u + 0.1 * p[0] * (np.roll(u, 1) - 2 * u + np.roll(u, -1))
+            u = u + 0.01 * p[1] * (u - u**3) - 0.001 * np.tanh(u * p[2])
+        total = total + np.sum((u - 0.1 * k) ** 2)
+    return total
+
+
+@program(
+    lambda random, n: [random.uniform(0.1, 0.9, size=3), random.normal(size=3)], steps=(20, 200)
+)
+def states_in_columns(np: Any, p: Any, first: Any, steps: int) -> Any:
+    x = np.zeros((3, steps))
+    x[:, 0] = first
+    for k in range(steps - 1):
+        a, b, c = x[:, k]
+        x[0, k + 1] = a + 0.01 * p[0] * (b - a)
+        x[1, k + 1] = b + 0.01 * (a * (p[1] - c) - b)
+        x[2, k + 1] = c + 0.01 * (a * b - p[2] * c)
+    return np.sum(x**2)
+
+
+@states_in_columns.written_for("torch", "jax", "autograd")
+def _(np: Any, p: Any, first: Any, steps: int) -> Any:
+    a, b, c = first[0], first[1], first[2]
+    total = a**2 + b**2 + c**2
+    for _ in range(steps - 1):
+        a, b, c = (
+            a + 0.01 * p[0] * (b - a),
+            b + 0.01 * (a * (p[1] - c) - b),
+            c + 0.01 * (a * b - p[2] * c),
+        )
+        total = total + a**2 + b**2 + c**2
+    return total
+
+
+@program(
+    lambda random, n: [random.uniform(0.5, 1.5, size=4), random.uniform(0.5, 1.5, size=2)],
+    steps=(20, 200),
+)
+def rows_read_by_elements(np: Any, p: Any, first: Any, steps: int) -> Any:
+    x = np.zeros((steps, 2))
+    x[0] = first
+    for k in range(1, steps):
+        u, v = x[k - 1, 0], x[k - 1, 1]
+        change = np.stack([p[0] * u - p[1] * u * v, p[2] * u * v - p[3] * v])
+        x[k] = x[k - 1] + 0.01 * change
+    return np.sum(x**2)
+
+
+@rows_read_by_elements.written_for("torch", "jax", "autograd")
+def _(np: Any, p: Any, first: Any, steps: int) -> Any:
+    y, total = first, np.sum(first**2)
+    for _ in range(1, steps):
+        u, v = y[0], y[1]
+        y = y + 0.01 * np.stack([p[0] * u - p[1] * u * v, p[2] * u * v - p[3] * v])
+        total = total + np.sum(y**2)
+    return total
+
+
+@program(
     lambda random, n: [random.normal(size=1000), random.uniform(0.1, 0.9, size=1)],
     steps=(20, 200),
     wrt=(1,),
