@@ -374,6 +374,9 @@ class RecordedGraph:
         if best is None:
             return None
         best = best._replace(inner_period=self._inner_period(best, periods))
+        if best.inner_period and self.nodes[best.first].type.device != CPU:
+            # There several steps are one launch, and of a loop in a loop each inner step is one.
+            return None
         return best if self.are_enough(best) else None
 
     def are_enough(self, steps: Steps) -> bool:
