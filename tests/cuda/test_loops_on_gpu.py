@@ -7,6 +7,7 @@ import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.errors import DeviceError
 from numba_grad.runtime.progress import is_installed
+from numba_grad.transforms import python_loops, repeated_steps, rerolling
 
 XS = np.linspace(0.5, 1.5, 7)
 
@@ -167,6 +168,34 @@ def test_loops_in_loops(gpu):
         assert_same(g(ng.tensor(XS, device=gpu)), expected)
     rows = np.stack([XS, XS[::-1]])
     assert_same(ng.vmap(f)(ng.tensor(rows, device=gpu)), ng.vmap(f)(rows))
+
+
+def test_python_loops_in_loops_stay_step_by_step(gpu, monkeypatch):
+    """There several steps are one launch."""
+    monkeypatch.setattr(repeated_steps, "_SHORT", 32)
+    monkeypatch.setattr(python_loops, "FEWEST_NODES", 64)
+    found = []
+    original = rerolling._Loop.made
+
+    def noted(self):
+        found.append(self.steps.inner_period)
+        return original(self)
+
+    monkeypatch.setattr(rerolling._Loop, "made", noted)
+
+    def f(x):
+        total = 0.0
+        for _ in range(14):
+            for _ in range(10):
+                x = x + 0.1 * np.sin(x) * np.cos(x * x) - 0.01 * x
+            total = total + (x * x).sum()
+        return total
+
+    expected = ng.value_and_grad(f)(XS)
+    assert any(found)
+    found.clear()
+    assert_same(ng.jit(ng.value_and_grad(f))(ng.tensor(XS, device=gpu)), expected)
+    assert not any(found)
 
 
 def test_map_and_batches(gpu):
