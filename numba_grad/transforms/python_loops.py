@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
     from numba_grad.transforms.rerolled import Rerolled
 
-_op_of = attrgetter("op")
+_op_of, _device_of = attrgetter("op"), attrgetter("type.device")
 _SLICE = OPS["slice"]
 # Below, to look for a loop and to plan its body takes a first gradient longer than all steps.
 FEWEST_NODES = 768
@@ -85,7 +85,7 @@ def loop_in(
     rerolling = imported("numba_grad.transforms.rerolling", *PASSES_OF_LOOPS)
     # On a GPU a thread keeps what a few steps compute in registers, also for the way back: where a
     # loop is an operation it would be in memory.
-    is_elsewhere = placement.is_in_use() and any(x.type.device != CPU for x in order)
+    is_elsewhere = placement.is_in_use() and {*map(_device_of, order)} != {CPU}
     if not is_compiled or is_elsewhere:
         limits = rerolling.Limits(FEWEST_NODES, FEWEST_NODES, FEWEST_STEPS, LARGEST_VALUE)
     else:
