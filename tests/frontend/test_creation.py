@@ -290,9 +290,12 @@ def test_scalars_share_leaves_by_type_dtype_and_bits():
     c16 = np.dtype("c16")
     parts = [arrays.scalar_leaf(z, c16) for z in (complex(1, 0.0), complex(1, -0.0))]
     assert [np.signbit(z.value.imag).item() for z in parts] == [False, True]
-    for k in range(2 * arrays._SCALARS_LIMIT):
+    for k in range(2 * arrays._SCALARS_KEPT):
         arrays.scalar_leaf(float(k), f8)
-    assert len(arrays._scalars) <= arrays._SCALARS_LIMIT
+    assert arrays.scalar_leaf(0.5, f8) is same
+    del same, zeros, parts
+    operands = 2 * 256  # what operators keep of their own
+    assert len(arrays._scalars) <= arrays._SCALARS_KEPT + 32 * operands
 
 
 def test_negative_zero_survives_arithmetic():

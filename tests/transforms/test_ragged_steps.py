@@ -91,6 +91,21 @@ def test_values_and_gradients(f):
     check(f, POINTS)
 
 
+def test_numbers_that_are_known_for_some_lengths_only():
+    def f(x):
+        total = 0.0
+        for k in range(COUNT - 1):
+            d = x[k + 1 :] - x[k]
+            total += np.sum(1.375 / (1 + np.sum(d * d, axis=1)))
+        return total
+
+    for length in (4, 9):
+        [1.375 / ng.ones(length) for _ in range(3)]
+    for k in range(5000):
+        k * ng.ones(4)
+    check(f, POINTS)
+
+
 def test_rows_of_other_lengths_than_the_next():
     check(every_second, RNG.normal(size=(2 * COUNT, 3)))
 

@@ -7,6 +7,7 @@ operands. So does what stands for one while a function is traced (`python_number
 
 import sys
 import weakref
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -66,8 +67,11 @@ _MEANINGS = ("__array_ufunc__", "__array_function__", "__add__", "__mul__", "__p
 _WEAK_OF_KIND = {"i": int, "u": int, "f": float, "c": complex}
 
 _dtype_of_kind = {(dtype.kind, dtype.itemsize): dtype for dtype in DTYPES}
-_scalars: dict[tuple, Node] = {}
-_SCALARS_LIMIT = 4096
+# Equal numbers that somebody still has are one leaf, also where a thousand others have come since:
+# steps of a loop are alike only if they read the same one.
+_scalars: weakref.WeakValueDictionary[tuple, Node] = weakref.WeakValueDictionary()
+_SCALARS_KEPT = 1 << 12
+_newest_scalars: deque[Node] = deque(maxlen=_SCALARS_KEPT)
 
 
 class _Nobody:
@@ -393,14 +397,13 @@ def scalar_leaf(value: Any, dtype: np.dtype, ufunc: np.ufunc | None = None) -> N
         key = (kind, array.tobytes(), dtype, ufunc)
     node = _scalars.get(key)
     if node is None:
-        if len(_scalars) >= _SCALARS_LIMIT:
-            _scalars.clear()
         if array is None:
             array = _number_as_array(value, dtype)
         node = leaf(array)
         # Never a user's own tensor, whose gradient would then be everybody's: see `wrap`.
         node.handle = _no_tensor
-        _scalars[key] = node
+        node = _scalars.setdefault(key, node)
+        _newest_scalars.append(node)
     return node
 
 
