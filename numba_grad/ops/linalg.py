@@ -2,16 +2,24 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from numba_grad.errors import explain
-from numba_grad.graph.node import Node
-from numba_grad.graph.types import Type, array_type
+from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.types import CPU, Type, array_type
 from numba_grad.ops.contraction import broadcast_stacks, conjugate_transpose, matmul
-from numba_grad.ops.families import aligned, batch_aligned, reshape, structural, sum_to, total
+from numba_grad.ops.families import (
+    aligned,
+    batch_aligned,
+    broadcast_to,
+    reshape,
+    structural,
+    sum_to,
+    total,
+)
 from numba_grad.ops.matrices import (
     check_matrices,
     check_right_side,
@@ -64,14 +72,18 @@ def _change_of_right_side(of_a: Node | None, of_b: Node | None, out: Node) -> No
 
 def _batch_solve(is_batched: Sequence[bool], a: Node, b: Node) -> Node:
     if not is_batched[0] and len(a.shape) == 2:
-        # One factorization for all: the batch becomes further columns.
-        rank = len(b.shape)
-        rows_first = (rank - 2, *range(rank - 2), rank - 1)
-        turned = transpose(b, axes=rows_first)
-        columns = reshape(turned, (b.shape[-2], math.prod(b.shape[:-2]) * b.shape[-1]))
-        solution = reshape(solve(a, columns), turned.shape)
-        return transpose(solution, axes=inverse_permutation(rows_first))
+        # One factorization for all.
+        return _with_more_columns(lambda columns: solve(a, columns), b)
     return solve(*aligned(is_batched, a, b))
+
+
+def _with_more_columns(solved: Callable[[Node], Node], b: Node) -> Node:
+    """A stack of right sides as further columns of one."""
+    rank = len(b.shape)
+    rows_first = (rank - 2, *range(rank - 2), rank - 1)
+    turned = transpose(b, axes=rows_first)
+    columns = reshape(turned, (b.shape[-2], math.prod(b.shape[:-2]) * b.shape[-1]))
+    return transpose(reshape(solved(columns), turned.shape), axes=inverse_permutation(rows_first))
 
 
 def _solve_examples(rng: "np.random.Generator") -> list[Any]:
@@ -104,6 +116,102 @@ solve = structural(
     saves=("inputs", "out"),
     example=_solve_examples,
     jvp=_solve_jvp,
+)
+
+
+# solve_by_factors: `solve` of a larger matrix, whose factorization is an operation of its own. Both
+# rules of the derivative take the same one, and in a loop in which the matrix does not change there
+# is one before the loop. The derivative is that by `a`: to the factors none flows.
+
+# LAPACK factorizes from here on; smaller ones are eliminated together with their right sides.
+_FEWEST_ROWS = 17
+
+
+def solve_system(a: Node, b: Node) -> Node:
+    """The x of a @ x = b, for columns b: what `solve` of NumPy records."""
+    rows, columns = a.shape[-2:] if len(a.shape) > 1 else (0, 0)
+    if rows < _FEWEST_ROWS or rows != columns or {a.type.device, b.type.device} != {CPU}:
+        return solve(a, b)
+    return solve_by_factors(a, OPS["lu"](OPS["detach"](a)), b, adjoint=False)
+
+
+def _infer_solve_by_factors(a: Type, factors: Type, b: Type, *, adjoint: bool) -> Type:
+    if factors.shape != (*a.shape[:-1], a.shape[-1] + 1) or factors.dtype != a.dtype:
+        raise np.linalg.LinAlgError(
+            explain("solve", "these are not factors of a", got={"a": a, "factors": factors})
+        )
+    return _infer_solve(a, b)
+
+
+def _solve_by_factors_reference(
+    a: np.ndarray, factors: np.ndarray, b: np.ndarray, *, adjoint: bool
+) -> np.ndarray:
+    return np.linalg.solve(np.conj(np.swapaxes(a, -1, -2)) if adjoint else a, b)
+
+
+def _solve_by_factors_vjp_a(
+    g: Node, out: Node, a: Node, factors: Node, b: Node, *, adjoint: bool
+) -> Node:
+    turned = solve_by_factors(a, factors, g, adjoint=not adjoint)
+    left, right = (out, turned) if adjoint else (turned, out)
+    return -sum_to(matmul(left, conjugate_transpose(right)), a.shape)
+
+
+def _solve_by_factors_vjp_b(
+    g: Node, out: Node, a: Node, factors: Node, b: Node, *, adjoint: bool
+) -> Node:
+    return sum_to(solve_by_factors(a, factors, g, adjoint=not adjoint), b.shape)
+
+
+def _solve_by_factors_jvp(
+    tangents: Sequence[Node | None], out: Node, a: Node, factors: Node, b: Node, *, adjoint: bool
+) -> Node:
+    of_a, _, of_b = tangents
+    if of_a is not None and adjoint:
+        of_a = conjugate_transpose(of_a)
+    change = _change_of_right_side(of_a, of_b, out)
+    return solve_by_factors(a, factors, change, adjoint=adjoint)
+
+
+def _batch_solve_by_factors(
+    is_batched: Sequence[bool], a: Node, factors: Node, b: Node, *, adjoint: bool
+) -> Node:
+    if not any(is_batched[:2]) and len(a.shape) == 2:
+        return _with_more_columns(
+            lambda columns: solve_by_factors(a, factors, columns, adjoint=adjoint), b
+        )
+    if is_batched[0] and not is_batched[1]:
+        factors = broadcast_to(factors, (a.shape[0], *factors.shape))
+    elif is_batched[1] and not is_batched[0]:
+        a = broadcast_to(a, (factors.shape[0], *a.shape))
+    together = is_batched[0] or is_batched[1]
+    operands = aligned((together, together, is_batched[2]), a, factors, b)
+    return solve_by_factors(*operands, adjoint=adjoint)
+
+
+def _solve_by_factors_examples(rng: "np.random.Generator") -> list[Any]:
+    examples = [arrays for arrays, _ in _solve_examples(rng)]
+    factors_of = OPS["lu"].reference
+    assert factors_of is not None
+    return [
+        ((a, factors_of(a), b), {"adjoint": adjoint})
+        for k, (a, b) in enumerate(examples)
+        for adjoint in ((True, False) if k < 2 else (k % 2 == 0,))
+    ]
+
+
+solve_by_factors = structural(
+    "solve_by_factors",
+    family="library",
+    input_names=("a", "factors", "b"),
+    infer=_infer_solve_by_factors,
+    reference=_solve_by_factors_reference,
+    vjp=(_solve_by_factors_vjp_a, None, _solve_by_factors_vjp_b),
+    batch=_batch_solve_by_factors,
+    saves=("inputs", "out"),
+    example=_solve_by_factors_examples,
+    extras={"constants": ("factors",)},
+    jvp=_solve_by_factors_jvp,
 )
 
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 _VIEWS = frozenset([OPS["slice"], OPS["reshape"], OPS["transpose"], OPS["flip"]])
 # What gives the same for the same inputs, whoever computes it.
-_FAMILIES = frozenset(["elementwise", "movement", "reduction", "contraction"])
+_FAMILIES = frozenset(["elementwise", "movement", "reduction", "contraction", "library"])
+# Elements of arrays that are compared, as the `np.eye(n)` that each step makes.
+_LARGEST_COMPARED = 1 << 14
+_MOST_ALIKE = 4  # that an array is compared with
 
 
 def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> list[Node]:
@@ -60,8 +63,9 @@ def without_repetitions(
     """`order`, less what an earlier operation of it computes as well: `w.T @ x`, where a loop makes
     the same `w.T` in each step.
 
-    Of arrays of more than `smallest` elements, no larger than what they are made of: others are
-    as well computed where they are read. As `without_repeated_views` in all else.
+    Of arrays of more than `smallest` elements, no larger than what they are made of, or made by a
+    library: others are as well computed where they are read. As `without_repeated_views` in all
+    else.
     """
     # At a tenth of what looking costs: long loops of few numbers have no two large arrays alike.
     large = [x for x in order if x.op.family in _FAMILIES and x.type.size > smallest]
@@ -69,6 +73,7 @@ def without_repetitions(
         return list(order)
     first: dict[Hashable, Node] = {}
     same: dict[Node, Hashable] = {}  # what has the value of each node that is not the first
+    arrays = _EqualArrays(read_at_calls)
     instead: dict[Node, Node] = {}
     replaced = instead.keys()
     for node in order:
@@ -79,7 +84,7 @@ def without_repetitions(
             continue
         for x in inputs:
             if x.op is LEAF and x not in same:
-                same[x] = _number(x, read_at_calls)
+                same[x] = arrays.first_equal_to(x)
         # With the type: params of 2 and 2.0 are equal.
         given = [same.get(x, x) for x in inputs]
         key = (node.op, _params(node), node.type, node.requires_grad, *given)
@@ -88,7 +93,7 @@ def without_repetitions(
             continue
         same[node] = earlier
         size = node.type.size
-        if smallest < size <= sum([x.type.size for x in inputs]):
+        if node.op.family == "library" or smallest < size <= sum([x.type.size for x in inputs]):
             instead[node] = earlier
     if not instead:
         return list(order)
@@ -114,10 +119,28 @@ def _params(node: Node) -> Hashable:
     return items
 
 
-def _number(x: Node, read_at_calls: "ReadAtCalls | None") -> Hashable:
-    """Equal for equal Python numbers, each of which is a leaf of its own."""
-    if x.shape or x.requires_grad or x.value is None or x.type.device != CPU:
+class _EqualArrays:
+    """Arrays and numbers of which one may stand for another."""
+
+    def __init__(self, read_at_calls: "ReadAtCalls | None") -> None:
+        self.read_at_calls = read_at_calls
+        self._found: dict[Hashable, list[Node]] = {}  # by a few of their elements
+
+    def first_equal_to(self, x: Node) -> Node:
+        if x.requires_grad or x.value is None or x.type.device != CPU:
+            return x
+        if not 0 < x.type.size <= _LARGEST_COMPARED:
+            return x
+        if self.read_at_calls is not None and self.read_at_calls.place_of(x) is not None:
+            return x
+        value = x.value
+        own = value.item(0), value.item(value.size // 2), value.item(value.size - 1)
+        others = self._found.setdefault((x.type, *own), [])
+        if others:
+            elements = value.tobytes()
+            for other in others:
+                if other.value.tobytes() == elements:
+                    return other
+        if len(others) < _MOST_ALIKE:
+            others.append(x)
         return x
-    if read_at_calls is not None and read_at_calls.place_of(x) is not None:
-        return x
-    return (x.type, x.value.tobytes())

@@ -246,7 +246,8 @@ def test_profiles_count_operations() -> None:
         (lambda a: ng.linalg.solve(a * 1j, a[:, :1]), 4 * (2 * 30**3 // 3 + 2 * 30**2)),
     ):
         kernels_of_function = ng.jit(function).lower(a).kernels
-        assert max(kernel.flops for kernel in kernels_of_function) == expected
+        of_matrices = [x.flops for x in kernels_of_function if x.flops > 4 * 30**2]
+        assert sum(of_matrices) == expected
 
 
 def wanted(name: str, dtype: np.dtype, *args: Any, **kwargs: Any) -> int:

@@ -27,7 +27,8 @@ SCALED_IN_DOUBLE = ("det", "slogdet", "cofactor")
 # Moves are no kernels; users' kernels, and calls of CuPy, are others'.
 WITHOUT_KERNELS = (
     *("to_device", "custom_kernel", "matmul_add", "cofactor_in_direction", "eig", "eigvals"),
-    *("expm", "fft", "rfft", "irfft", "lstsq", "solve_sylvester", "sqrtm", "svd", "svdvals"),
+    *("expm", "fft", "rfft", "irfft", "lstsq", "solve_by_factors", "solve_sylvester", "sqrtm"),
+    *("svd", "svdvals"),
 )
 SINGLE = {"d": "f", "D": "F"}
 

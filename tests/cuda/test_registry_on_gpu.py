@@ -32,6 +32,7 @@ WITHOUT_CUPY = (
     ("irfft", "c", "fourier"),
     ("lstsq", "f", "lstsq"),
     ("rfft", "f", "fourier"),
+    ("solve_by_factors", "f", "solve_by_factors"),
     ("svd", "f", "svd"),
     ("svdvals", "f", "svd"),
 )
@@ -43,7 +44,7 @@ TOLERANCES = {2: 2e-3, 4: 2e-5, 8: 1e-11, 16: 1e-11}
 
 
 def inputs_on(device, op, arrays):
-    refused = op.extras.get("no_derivative", {})
+    refused = {*op.extras.get("no_derivative", ()), *op.extras.get("constants", ())}
     names = [*op.input_names, *op.input_names[-1:] * len(arrays)]
     return [
         leaf(

@@ -88,7 +88,7 @@ def inputs_of(arrays, requires_grad=True):
 
 def variables_of(op, arrays):
     """As `inputs_of`, but those by which the op refuses to be differentiated require no grad."""
-    refused = op.extras.get("no_derivative", {})
+    refused = {*op.extras.get("no_derivative", ()), *op.extras.get("constants", ())}
     if not refused:
         return inputs_of(arrays)
     return [

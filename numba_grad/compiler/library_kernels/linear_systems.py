@@ -5,7 +5,15 @@ import math
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory, Shape
-from numba_grad.compiler.library_kernels.lapack import FAILED, lapack, stack_call, stack_starts
+from numba_grad.compiler.library_kernels.lapack import (
+    FAILED,
+    blas,
+    conjugate,
+    lapack,
+    letter,
+    stack_call,
+    stack_starts,
+)
 from numba_grad.compiler.library_kernels.matrix_operations import lowers_square_matrices, of_matrix
 from numba_grad.compiler.library_kernels.registry import BY_MATRIX, LibraryKernel, lowers
 from numba_grad.compiler.library_kernels.small_matrices import (
@@ -21,7 +29,7 @@ from numba_grad.compiler.library_kernels.small_matrices import (
 from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite
 
-__all__ = ["inv_call", "solve_call"]
+__all__ = ["inv_call", "solve_by_factors_call", "solve_call"]
 
 # LAPACK's kernels for several right sides take twice the time of loops for so many rows: they copy
 # blocks first.
@@ -159,6 +167,99 @@ for i in range(n):
     )
 
 
+def solve_by_factors_call(
+    dtype: np.dtype, n: int, columns: int, a_stack: Shape, b_stack: Shape, *, adjoint: bool
+) -> LibraryCall:
+    """The x of a @ x = b, or of a^H @ x = b, by what `lu_call` made of a[..., n, n].
+
+    Inputs: a, which is not read, its factors, b. One output. A singular matrix is an error at the
+    site.
+    """
+    stack = np.broadcast_shapes(a_stack, b_stack)
+    name = dtype.name
+    starts, tail = stack_starts(stack, a_stack, b_stack, n * (n + 1), n * columns)
+    routine = "trsv" if columns == 1 else "trsm"
+    return stack_call(
+        count=math.prod(stack) if n and columns else 0,
+        products=n * n * columns,
+        operands={
+            "factors": (Memory("input", 1), name),
+            "b": (Memory("input", 2), name),
+            "out": (Memory("output"), name),
+        },
+        words={
+            routine: blas(dtype, routine),
+            "n": n,
+            "columns": columns,
+            "leading": n + 1,
+            "upper": letter("U"),
+            "lower": letter("L"),
+            "unit": letter("U"),
+            "other": letter("N"),
+            "as_it_is": letter("N"),
+            "transposed": letter("T"),
+            "right": letter("R"),
+        },
+        rooms={"one": (1, name)},
+        sites={"singular": ErrorSite("singular", "solve")},
+        tail=tail,
+        body=f"{starts}\n{_by_factors(dtype, columns, adjoint=adjoint)}",
+    )
+
+
+def _by_factors(dtype: np.dtype, columns: int, *, adjoint: bool) -> str:
+    """BLAS counts columns first. Of `factors` it sees L^T above the diagonal, U^T from it on."""
+    one_of_both = ("lower", "other"), ("upper", "unit")
+    order = one_of_both if adjoint else one_of_both[::-1]
+    # A vector is to the right of what is seen, rows of several right sides to the left.
+    turned = "as_it_is" if (columns == 1) == adjoint else "transposed"
+    if columns == 1:
+        calls = [
+            f"call(trsv, {triangle}_at, {turned}_at, {diagonal}_at, n_at, factors_at + bytes,\n"
+            "     leading_at, out_at + start * ITEM, columns_at, 1, 1, 1)"
+            for triangle, diagonal in order
+        ]
+    else:
+        calls = [
+            f"call(trsm, right_at, {triangle}_at, {turned}_at, {diagonal}_at, columns_at, n_at,\n"
+            "     one_at, factors_at + bytes, leading_at, out_at + start * ITEM, columns_at,\n"
+            "     1, 1, 1, 1)"
+            for triangle, diagonal in order
+        ]
+    solved = "\n".join(calls).replace("ITEM", str(dtype.itemsize))
+    # a^H x = b as a^T conj(x) = conj(b): BLAS has no product with a conjugate alone.
+    is_conjugated = adjoint and dtype.kind == "c"
+    given = conjugate(dtype, "b[y_start + i]") if is_conjugated else "b[y_start + i]"
+    back = """\
+for i in range(n * columns):
+    out[start + i] = conjugate(out[start + i])
+"""
+    exchanged = f"""\
+for step in range(n):
+    k = {"n - 1 - step" if adjoint else "step"}
+    other_row = int64(factors[x_start + k * (n + 1) + n]{".real" if dtype.kind == "c" else ""})
+    if other_row != k:
+        for j in range(columns):
+            kept = out[start + k * columns + j]
+            out[start + k * columns + j] = out[start + other_row * columns + j]
+            out[start + other_row * columns + j] = kept
+"""
+    return f"""\
+zeros = 0
+for i in range(n):
+    if factors[x_start + i * (n + 2)] == 0:
+        zeros += 1
+if zeros > 0:
+    fail(singular)
+start = matrix * n * columns
+for i in range(n * columns):
+    out[start + i] = {given}
+one[0] = 1
+bytes = x_start * {dtype.itemsize}
+{"" if adjoint else exchanged}{solved}
+{exchanged if adjoint else ""}{back if is_conjugated else ""}"""
+
+
 def _small_system(dtype: np.dtype, n: int, columns: int) -> str:
     """The matrix m with the right sides x, which become the solutions."""
     return f"""\
@@ -234,3 +335,13 @@ lowers_square_matrices(
 def _solve(kernel: LibraryKernel, node: Node) -> LibraryCall:
     a, b = node.inputs
     return kernel(node.dtype, a.shape[-1], b.shape[-1], a.shape[:-2], b.shape[:-2])
+
+
+@lowers(
+    "solve_by_factors",
+    by=solve_by_factors_call,
+    operations=of_matrix(lambda m, n, k: 0, for_each_right_side=2),
+)
+def _solve_by_factors(kernel: LibraryKernel, node: Node) -> LibraryCall:
+    a, _, b = node.inputs
+    return kernel(node.dtype, a.shape[-1], b.shape[-1], a.shape[:-2], b.shape[:-2], **node.params)

@@ -53,29 +53,41 @@ def solve_triangular_call(
             tail=tail,
             body=starts + _small_body(n, columns, lower=lower, unit_diagonal=unit_diagonal),
         )
-    # BLAS counts columns first: it sees a^T, and solves x^T a^T = b^T.
+    # BLAS counts columns first: it sees a^T, and solves x^T a^T = b^T. For one vector there is a
+    # routine of its own, which copies no blocks: a third of the time of 300 rows.
+    routine = "trsv" if columns == 1 else "trsm"
     return stack_call(
         count=math.prod(stack) if n and columns else 0,
         products=n * n * columns,
         operands=operands,
         words={
-            "trsm": blas(dtype, "trsm"),
+            routine: blas(dtype, routine),
             "n": n,
             "columns": columns,
             "right": letter("R"),
             "triangle": letter("U" if lower else "L"),
-            "as_it_is": letter("N"),
+            "turned": letter("T" if columns == 1 else "N"),
             "diagonal": letter("U" if unit_diagonal else "N"),
             "checks": not unit_diagonal,
         },
         rooms={"one": (1, name)},
         sites=sites,
         tail=tail,
-        body=starts + _solve_triangular_body(dtype),
+        body=starts + _solve_triangular_body(dtype, columns),
     )
 
 
-def _solve_triangular_body(dtype: np.dtype) -> str:
+def _solve_triangular_body(dtype: np.dtype, columns: int) -> str:
+    size = dtype.itemsize
+    of_one = f"""\
+call(trsv, triangle_at, turned_at, diagonal_at, n_at, a_at + x_start * {size}, n_at,
+     out_at + start * {size}, columns_at, 1, 1, 1)
+"""
+    of_several = f"""\
+one[0] = 1
+call(trsm, right_at, triangle_at, turned_at, diagonal_at, columns_at, n_at, one_at,
+     a_at + x_start * {size}, n_at, out_at + start * {size}, columns_at, 1, 1, 1, 1)
+"""
     return f"""
 zeros = 0
 if checks:
@@ -87,11 +99,7 @@ if zeros > 0:
 start = matrix * n * columns
 for i in range(n * columns):
     out[start + i] = b[y_start + i]
-one[0] = 1
-call(trsm, right_at, triangle_at, as_it_is_at, diagonal_at, columns_at, n_at, one_at,
-     a_at + x_start * {dtype.itemsize}, n_at, out_at + start * {dtype.itemsize}, columns_at,
-     1, 1, 1, 1)
-"""
+{of_one if columns == 1 else of_several}"""
 
 
 def _small_body(n: int, columns: int, *, lower: bool, unit_diagonal: bool) -> str:

@@ -52,7 +52,9 @@ from numba_grad.graph.walk import (
 )
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import item
+from numba_grad.transforms.loop_sizes import LARGEST_VALUE
 from numba_grad.transforms.python_loops import has_ragged_steps, loop_in
+from numba_grad.transforms.repeated_views import without_repetitions
 
 
 class _Outcome(NamedTuple):
@@ -299,8 +301,8 @@ def _has_rerolled(
     pending = {x for x in reached if x.value is None and x.serial >= first}
     # Between an item and its value, which steps may have computed, is what it is an item of.
     pending.update([x.inputs[0] for x in pending if x.op is item])
-    nodes = in_order_of_recording(pending)
     fixed = {*outputs, *arguments}
+    nodes = without_repetitions(in_order_of_recording(pending), fixed, trace, LARGEST_VALUE)
     if has_ragged_steps(nodes):
         ragged_steps = imported("numba_grad.transforms.ragged_steps")
         if ragged_steps.join_ragged_steps(nodes, fixed, trace):

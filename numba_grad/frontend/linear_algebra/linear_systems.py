@@ -13,10 +13,11 @@ from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, common_dtype, 
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axis
 from numba_grad.immutable import NamedTuple
-from numba_grad.ops import linalg, singular_values  # noqa: F401 - fills OPS
+from numba_grad.ops import singular_values  # noqa: F401 - fills OPS
 from numba_grad.ops.contraction import conjugate_transpose, matmul, matrix_transpose
 from numba_grad.ops.factorizations import inverse_order, permutation, rows_in_order
 from numba_grad.ops.families import broadcast_to, cast, full, real_dtype, reshape
+from numba_grad.ops.linalg import solve_system
 from numba_grad.ops.matrices import as_column, block, identity
 from numba_grad.ops.triangles import matrix_of_triangle
 
@@ -82,8 +83,8 @@ def solve(a: ArrayLike, b: ArrayLike, /) -> "Tensor":
     """
     matrix, right = for_lapack("solve", *_without_integers(a, b))
     if len(right.shape) != 1:
-        return wrap(OPS["solve"](matrix, right))
-    solution = OPS["solve"](matrix, reshape(right, (*right.shape, 1)))
+        return wrap(solve_system(matrix, right))
+    solution = solve_system(matrix, reshape(right, (*right.shape, 1)))
     return wrap(reshape(solution, solution.shape[:-1]))
 
 
@@ -381,7 +382,7 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int] | None = N
         problem = "a must have as many elements as b has, squared"
         got: dict[str, object] = {"a": left.type, "b": right.type}
         raise np.linalg.LinAlgError(explain("tensorsolve", problem, got=got))
-    solution = OPS["solve"](reshape(left, (size, size)), reshape(right, (size, 1)))
+    solution = solve_system(reshape(left, (size, size)), reshape(right, (size, 1)))
     return wrap(reshape(solution, shape))
 
 

@@ -177,6 +177,9 @@ def _flat(xp: Any, x: Any, stack: tuple[int, ...]) -> Any:
 
 
 def _solve(s: _Situation, out: Any, a: Any, b: Any) -> None:
+    (is_adjoint,) = s.integers
+    if is_adjoint:
+        a = s.xp.conj(s.xp.swapaxes(a, -1, -2))
     stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     result = s.xp.linalg.solve(_flat(s.xp, a, stack), _flat(s.xp, b, stack))
     out[...] = result.reshape(out.shape)

@@ -76,7 +76,18 @@ def solve_call(
     dtype: np.dtype, n: int, columns: int, a_stack: Shape, b_stack: Shape, **params: Any
 ) -> LibraryCall:
     sites = _sites(of_cpu.solve_call(dtype, n, columns, a_stack, b_stack, **params))
-    return _system("solve", dtype, n, columns, a_stack, b_stack, sites)
+    return _system("solve", dtype, n, columns, a_stack, b_stack, sites, [0])
+
+
+@by_cupy(of_cpu.solve_by_factors_call)
+def solve_by_factors_call(
+    dtype: np.dtype, n: int, columns: int, a_stack: Shape, b_stack: Shape, *, adjoint: bool
+) -> LibraryCall:
+    """By the matrix itself: on GPUs nobody records factors."""
+    call = of_cpu.solve_by_factors_call(dtype, n, columns, a_stack, b_stack, adjoint=adjoint)
+    a, b = _input(0, (*a_stack, n, n), dtype), _input(2, (*b_stack, n, columns), dtype)
+    out = _output((*np.broadcast_shapes(a_stack, b_stack), n, columns), dtype)
+    return _call("solve", [a, b], out, sites=_sites(call), integers=[int(adjoint)])
 
 
 def _system(
