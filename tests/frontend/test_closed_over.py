@@ -3,12 +3,15 @@
 import array
 import collections
 import contextvars
+import dataclasses
 import functools
 import importlib
 import operator
 import sys
 import threading
 import types
+import weakref
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -930,3 +933,59 @@ def test_variables_of_modules_that_are_reached_in_any_way(package, way):
     assert float(jitted(1.0)) == float(jitted(1.0)) == 1.0
     package.steps.scale = package.settings.rate = 2.0
     assert float(jitted(1.0)) == 2.0
+
+
+@dataclasses.dataclass(slots=True)
+class Activation:
+    function: Callable = np.tanh
+    shift: Callable = dataclasses.field(default=lambda x: x + 1)
+
+
+def test_functions_in_slots_of_objects():
+    activation = Activation()
+    _agree_after(
+        lambda x: activation.function(activation.shift(x)),
+        lambda: setattr(activation, "function", np.cos),
+        lambda: setattr(activation, "shift", _helper),
+    )
+    assert _traces_of(lambda x: activation.function(activation.shift(x))) == 1
+
+
+def test_functions_of_classes_that_are_replaced():
+    class Model:
+        @staticmethod
+        def scaled(x):
+            return x * 2
+
+        @classmethod
+        def shifted(cls, x):
+            return x + 1
+
+    model = Model()
+    _agree_after(
+        lambda x: model.scaled(model.shifted(x)),
+        lambda: setattr(Model, "scaled", staticmethod(np.exp)),
+        lambda: setattr(Model, "shifted", classmethod(lambda cls, x: x - 3)),
+    )
+    assert _traces_of(lambda x: model.scaled(model.shifted(x))) == 1
+
+
+def test_what_a_weak_reference_shows():
+    class Model:
+        rate = 2.0
+
+    model = Model()
+    reference = weakref.ref(model)
+    _agree_after(lambda x: x * reference().rate, lambda: setattr(model, "rate", 3.0))
+
+
+def _traces_of(f):
+    """How often `f` is traced in four calls. A function that counts its own calls has a state, of
+    which a trace takes note."""
+    jitted = ng.jit(f)
+    traces = []
+    trace = jitted._trace
+    jitted._trace = lambda *arguments: traces.append(1) or trace(*arguments)
+    for _ in range(4):
+        jitted(X)
+    return len(traces)

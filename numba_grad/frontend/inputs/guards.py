@@ -22,6 +22,7 @@ import functools
 import operator
 import re
 import types
+import weakref
 from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextvars import ContextVar
@@ -396,10 +397,13 @@ class _Survey:
         self._find_module(value)  # which may get another name
 
     def _method(self, cls: type, name: str, found: Any, receiver: Any) -> None:
-        # Others, as class methods, are new objects at each look.
-        is_stable = isinstance(found, types.FunctionType | property)
-        if is_stable and self._is_new("attribute", id(cls), name):
-            self._require(f"{self._name(cls)}.{name} is {self._name(found)}")
+        place = f"{self._name(cls)}.{name}"
+        is_wrapped = isinstance(found, staticmethod | classmethod)
+        if isinstance(found, classmethod):  # a new method at each look
+            place = f"{place}.__func__"
+        is_function = is_wrapped or isinstance(found, types.FunctionType | property)
+        if is_function and self._is_new("attribute", id(cls), name):
+            self._require(f"{place} is {self._name(found.__func__ if is_wrapped else found)}")
         self.follow(found.fget if isinstance(found, property) else found, receiver)
 
     # Objects
@@ -499,6 +503,8 @@ class _Survey:
                 self._require(f"bytes({name}) == {self._name(bytes(value))}")
         elif isinstance(value, ContextVar):
             self._value(f"{name}.get(None)", value.get(None))
+        elif isinstance(value, weakref.ref):
+            self._value(f"{name}()", value())
         elif isinstance(value, UserDict | UserList | ChainMap):
             held = "maps" if isinstance(value, ChainMap) else "data"
             self._contents(f"{name}.{held}", getattr(value, held))
@@ -612,4 +618,7 @@ def _is_bound(value: Any, name: str, found: Any) -> bool:
     """Whether `value.name` is made of `found` at each look: a method."""
     if isinstance(value, types.ModuleType) or not hasattr(type(found), "__get__"):
         return False
-    return isinstance(value, type) or name not in attributes_in_dict(value)
+    if isinstance(value, type):
+        return True
+    # A function that an object has in its dictionary or in a slot is an attribute as any other.
+    return name not in attributes_in_dict(value) and found is _static_attribute(type(value), name)
