@@ -370,3 +370,18 @@ def test_functions_of_small_vectors_are_loops():
     lengths = [source.count("\n") for source in sources]
     assert max(lengths) <= 120
     assert sum(lengths) <= 1_000  # 1,586 of them
+
+
+def test_components_of_a_few_rows_are_written_out():
+    """As those of many rows: a loop of three passes within other loops keeps these from being
+    vector code."""
+
+    def f(x):
+        d = x[None] - x[:, None]
+        return np.sum(1 / (np.sum(d * d, axis=-1) + 0.1))
+
+    loops = {}
+    for rows in (10, 40):
+        kernels = ng.jit(ng.grad(f)).lower(np.ones((rows, 3))).kernels
+        loops[rows] = [kernel.source.count("for ") for kernel in kernels]
+    assert loops[10] == loops[40]

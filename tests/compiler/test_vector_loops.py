@@ -307,7 +307,7 @@ def test_of_few_points_loops_that_are_not_plain_are_scalar():
     text += "    for i in range(lo, hi):\n        x[i] = sin(x[i])\n"
     assert not sources.read(text.format(""), "kernel").is_plain
     assert sources.read(text.format("    few_points()\n"), "kernel").is_plain
-    for shape, is_few in [((3, 9, 3), True), ((90, 3), False), ((40, 9), False), ((20,), False)]:
+    for shape, is_few in [((5, 2, 9), True), ((90, 3), False), ((40, 9), False), ((20,), False)]:
         [kernel] = ng.jit(lambda x: np.sin(x.T) * 2.0).lower(np.ones(shape)).kernels
         assert ("few_points()" in kernel.source) == is_few
 
