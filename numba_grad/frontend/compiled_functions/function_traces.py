@@ -52,7 +52,7 @@ from numba_grad.graph.walk import (
 )
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import item
-from numba_grad.transforms.python_loops import has_ragged_steps, loop_in
+from numba_grad.transforms.python_loops import loop_in
 
 
 class _Outcome(NamedTuple):
@@ -301,10 +301,6 @@ def _has_rerolled(
     pending.update([x.inputs[0] for x in pending if x.op is item])
     nodes = in_order_of_recording(pending)
     fixed = {*outputs, *arguments}
-    if has_ragged_steps(nodes):
-        ragged_steps = imported("numba_grad.transforms.ragged_steps")
-        if ragged_steps.join_ragged_steps(nodes, fixed, trace):
-            return True
     found = loop_in(nodes, fixed, known_body, trace, is_compiled=True)
     if found is not None:
         found.rewire(nodes, outputs)
