@@ -19,11 +19,11 @@ from numba_grad.graph.walk import toposort
 # `compiler/cpu_target.py` has the same figure for what goes between kernels of one program.
 _STORED = 40.0
 # The same of a value of few bytes, which several kernels of a step would compute again, each: less
-# than a function like `exp`; and where all that is kept takes a part of the room, so that more
-# of it is in caches.
+# than a function like `exp`; and where all that is kept takes so small a part of the room that it
+# stays in the second cache of a core (2 MiB of all steps, where no state is large).
 _STORED_SMALL = 6.0
 _STORED_NEAR = 3.0
-_NEAR = 1 / 16
+_NEAR = 1 / 32
 _SMALL = 1 << 17
 # What an operation costs at most that is done again rather than read from another place.
 _CHEAP = 4.0

@@ -39,7 +39,7 @@ def is_long(nodes: Collection[Node], *, is_compiled: bool = False) -> bool:
     # process. The first steps may read something else than others.
     alike = Counter([(x.op, x.type, *map(_op_of, x.inputs)) for x in nodes])
     repeated = sum([count for count in alike.values() if count >= FEWEST_STEPS - 2])
-    return repeated >= _fewest_nodes(len(nodes))
+    return repeated >= _fewest_nodes(len(nodes)) or _have_ragged_steps(nodes)
 
 
 def is_long_since(serial: int, nodes: Collection[Node]) -> bool:
@@ -48,7 +48,7 @@ def is_long_since(serial: int, nodes: Collection[Node]) -> bool:
     return last - serial >= FEWEST_NODES * SERIALS_A_NODE
 
 
-def has_ragged_steps(nodes: Collection[Node]) -> bool:
+def _have_ragged_steps(nodes: Collection[Node]) -> bool:
     """Whether so many slices of one array have different lengths that `ragged_steps.py` should look
     for a sum of what is made of them."""
     lengths = {(x.inputs[0], x.type) for x in nodes if x.op is _SLICE and x.shape}
@@ -69,7 +69,8 @@ def loop_in(
     *,
     is_compiled: bool = False,
 ) -> "Rerolled | None":
-    """The longest loop in a long graph, if there is one, as one operation.
+    """The longest loop in a long graph, if there is one, as one operation; before it, in a compiled
+    function, steps that read rows of different lengths (`ragged_steps.py`).
 
     Parameters
     ----------
@@ -82,6 +83,11 @@ def loop_in(
     if not is_long(order, is_compiled=is_compiled):
         return None
     # Most programs have none, and import nothing for it.
+    if is_compiled and _have_ragged_steps(order):
+        ragged_steps = imported("numba_grad.transforms.ragged_steps")
+        joined = ragged_steps.joined_ragged_steps(order, fixed, read_at_calls)
+        if joined is not None:
+            return joined
     rerolling = imported("numba_grad.transforms.rerolling", *PASSES_OF_LOOPS)
     # On a GPU a thread keeps what a few steps compute in registers, also for the way back: where a
     # loop is an operation it would be in memory.

@@ -29,6 +29,7 @@ from numba_grad.ops.families import axes_params, broadcast_to, full, reshape
 from numba_grad.ops.movement import slice_params
 from numba_grad.transforms.independent_steps import adds
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS
+from numba_grad.transforms.rerolled import Rerolled
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
@@ -54,24 +55,21 @@ class _Different(Exception):
     """The steps are not alike, or do what is not known here."""
 
 
-def join_ragged_steps(
+def joined_ragged_steps(
     order: Sequence[Node], fixed: Collection[Node], read_at_calls: "ReadAtCalls | None"
-) -> bool:
-    """Whether there were such steps among `order`, inputs before users. The last total of each
-    chain has another term then: who reads it is not concerned.
+) -> Rerolled | None:
+    """The first such steps among `order`, inputs before users: the last total of the chain has
+    another term then, and who reads it is not concerned.
 
-    `fixed`: those that somebody else knows, which stay. Only for graphs that no other pass walks at
-    the time.
+    `fixed`: those that somebody else knows, which stay.
     """
-    joined = 0
     for chain in _chains(order, fixed):
         try:
             with recording(True):
-                _JoinedSteps(chain, fixed, read_at_calls).replace(order[-1].serial)
+                return _JoinedSteps(chain, fixed, read_at_calls).joined(order[-1].serial)
         except _Different:
             continue
-        joined += 1
-    return joined > 0
+    return None
 
 
 def _chains(order: Sequence[Node], fixed: Collection[Node]) -> list[_Chain]:
@@ -169,7 +167,7 @@ class _JoinedSteps:
 
     # Results
 
-    def replace(self, newest: int) -> None:
+    def joined(self, newest: int) -> Rerolled:
         """`newest`: the number of the last node that was there before."""
         for node in self.order:
             if self._is_same(node):
@@ -193,12 +191,17 @@ class _JoinedSteps:
             base = record(last.op, (base, term), last.params)
         inputs = base, total if self.is_joined[-1] else terms[-1]
         self._date(inputs, newest)
-        last.inputs = inputs
+        made = Rerolled(self.count, [*self._inner(), *self.chain.sums[:-1]], ())
+        made.others[last] = inputs
+        return made
+
+    def _inner(self) -> set[Node]:
+        """What nobody computes any more."""
+        return {x for node in self.order if node not in self.same for x in self.columns[node]}
 
     def _date(self, made: Sequence[Node], newest: int) -> None:
         """Inputs have smaller numbers than users: what is new gets those of what goes."""
-        inner = {x for node in self.order if node not in self.same for x in self.columns[node]}
-        free = sorted({x.serial for x in [*inner, *self.chain.sums[:-1]]})
+        free = sorted({x.serial for x in [*self._inner(), *self.chain.sums[:-1]]})
         given: dict[Node, int] = {}
         for node in toposort(made, stop=lambda x: x.serial <= newest):
             if node.serial > newest:

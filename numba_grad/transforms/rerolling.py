@@ -33,7 +33,8 @@ from numba_grad.transforms.loops_in_steps import (
     with_loops_inside,
 )
 from numba_grad.transforms.repeated_steps import RecordedGraph, Steps, is_fit
-from numba_grad.transforms.rerolled import Rerolled, ResultsOfSteps
+from numba_grad.transforms.rerolled import Rerolled
+from numba_grad.transforms.results_of_steps import ResultsOfSteps
 from numba_grad.transforms.rows_of_steps import any_rows, blocks, flipped, rows_in_front
 from numba_grad.transforms.steps_of_loop import Reads
 from numba_grad.transforms.written_parts import WrittenPart, parts_written_in
@@ -326,7 +327,7 @@ class _Loop(ResultsOfSteps):
     def _date(self, results: Sequence[Node], made: Rerolled) -> bool:
         """Give what was recorded now the serial numbers of the last steps, if they have so many:
         inputs have smaller ones than users, among what came before and after as well."""
-        joined = [x for pieces in made.pieces.values() for x in pieces]
+        joined = [x for pieces in made.others.values() for x in pieces]
         newest = self.recorded.nodes[-1].serial
         last = self.recorded.nodes[self.steps.end - 1].serial
         later = self.recorded.nodes[self.steps.end :]

@@ -82,6 +82,26 @@ def test_what_is_left_out_of_the_outputs_decides(joined):
     np.testing.assert_allclose(cube, x**3, rtol=1e-15)
 
 
+def scaled(x, y):
+    out = np.empty_like(x)
+    for i in range(x.shape[0]):
+        out[i] = x[i] * y[i] + np.sin(x[i])
+    return out
+
+
+@pytest.mark.parametrize("of", [ng.grad, ng.value_and_grad])
+def test_gradients_of_one_kernel_are_joined(of, joined):
+    """Also where they are items of what the rule of the function gave."""
+    x, y = np.random.default_rng(2).normal(size=(2, 9000))
+    f = ng.differentiable(scaled)
+    found = ng.jit(of(lambda x, y: np.sum(f(x, y)), argnums=(0, 1)))(x, y)
+    x_bar, y_bar = map(np.asarray, found if of is ng.grad else found[1])
+    assert joined == [[2]]
+    np.testing.assert_allclose(x_bar, y + np.cos(x), rtol=1e-14, atol=1e-15)
+    assert_array_equal(y_bar, x)
+    assert not np.shares_memory(x_bar, y_bar)
+
+
 def test_gradients_and_loops():
     x, a, b = given(80)
     weights = np.random.default_rng(1).normal(size=x.shape)

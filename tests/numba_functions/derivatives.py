@@ -152,6 +152,27 @@ def _inner(xs: Sequence[Any], ys: Sequence[Any]) -> tuple[float, float]:
     return sum(float(np.sum(t).real) for t in terms), sum(float(np.sum(np.abs(t))) for t in terms)
 
 
+class Cases(dict[str, tuple[Callable[..., Any], Sequence[Any], Sequence[int]]]):
+    """Functions by name, with arguments and the positions of those that they write."""
+
+    def case(self, *arguments: Any, w: Sequence[int] = ()) -> Callable[..., Any]:
+        def add(function: Callable[..., Any]) -> Callable[..., Any]:
+            self[function.__name__] = function, arguments, w
+            return function
+
+        return add
+
+
+def check(
+    function: Callable[..., Any], arguments: Sequence[Any], writes: Sequence[int] = ()
+) -> None:
+    """Values, gradient and tangent of a function of Numba's."""
+    own = Case(ng.differentiable(function), function, arguments, writes)
+    check_values(own)
+    check_gradient(own)
+    check_tangent(own)
+
+
 def check_values(case: Case) -> None:
     """As Python computes them; the arguments are as before."""
     before = [np.array(x) for x in case.arguments]

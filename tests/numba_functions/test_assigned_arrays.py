@@ -7,7 +7,7 @@ from numba import njit
 import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
-from tests.numba_functions.derivatives import Case, check_gradient, check_tangent, check_values
+from tests.numba_functions.derivatives import check
 
 X = np.array([0.3, 0.5, 0.7, 0.9, 1.1])
 Y = np.array([0.2, 0.1, 0.4, 0.3, 0.6])
@@ -142,10 +142,7 @@ TAKEN = (
 @pytest.mark.thorough(every=2)
 @pytest.mark.parametrize(("function", "arguments"), TAKEN)
 def test_a_variable_that_is_given_other_arrays(function, arguments):
-    case = Case(ng.differentiable(function), function, arguments, ())
-    check_values(case)
-    check_gradient(case)
-    check_tangent(case)
+    check(function, arguments)
 
 
 # Where an array has two names and is written to, a copy would be silently wrong.

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-import numba_grad as ng
 from numba_grad.config import configure
-from tests.numba_functions.derivatives import Case, check_gradient, check_tangent, check_values
+from tests.numba_functions.derivatives import check
 
 X, Y = np.array([0.3, 1.5, -0.7, 0.9, 1.1]), np.array([0.2, 0.1, 1.4, 0.3, -0.6])
 M = np.random.default_rng(0).uniform(0.2, 1, (4, 3))
@@ -121,7 +120,4 @@ CASES = {
 
 @pytest.mark.parametrize("function", CASES)
 def test_loops_over(function):
-    own = Case(ng.differentiable(function), function, CASES[function], ())
-    check_values(own)
-    check_gradient(own)
-    check_tangent(own)
+    check(function, CASES[function])

@@ -7,7 +7,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.config import configure
-from tests.numba_functions.derivatives import Case, check_gradient, check_tangent, check_values
+from tests.numba_functions.derivatives import check
 
 X = np.array([0.3, 1.5, -0.7, 0.9, 1.1])
 
@@ -120,10 +120,7 @@ CASES = {
 @pytest.mark.thorough(but=r"^(?!changed_in_place)")  # Numba compiles a sort of lists for it
 @pytest.mark.parametrize("function", CASES)
 def test_lists(function):
-    own = Case(ng.differentiable(function), function, CASES[function], ())
-    check_values(own)
-    check_gradient(own)
-    check_tangent(own)
+    check(function, CASES[function])
 
 
 def beyond_its_end(a):

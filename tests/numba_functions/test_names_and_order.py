@@ -2,32 +2,19 @@
 
 # ruff: noqa: B007, SIM108 Forms that users write.
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from numba import njit
 
-import numba_grad as ng
 from numba_grad.config import configure
-from tests.numba_functions.derivatives import Case, check_gradient, check_tangent, check_values
+from tests.numba_functions.derivatives import Cases, check
 
 X = np.array([0.3, 0.5, 0.7, 0.9, 1.1])
 Y = np.array([0.2, 0.1, 0.4, 0.3, 0.6])
 M = np.random.default_rng(0).uniform(0.2, 1, (4, 4))
 
-CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = {}
-
-
-def case(*arguments: Any, w: tuple[int, ...] = ()) -> Callable[..., Any]:
-    """A function with its arguments, and the positions of those that it writes."""
-
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        CASES[function.__name__] = function, arguments, w
-        return function
-
-    return add
+CASES = Cases()
+case = CASES.case
 
 
 @pytest.fixture(autouse=True)
@@ -293,8 +280,4 @@ def mixing(x):
 @pytest.mark.thorough(but="lazy_write|views_alias|scalars|rebind_in_nested|while_rebind")
 @pytest.mark.parametrize("name", CASES)
 def test_order_and_names(name):
-    function, arguments, writes = CASES[name]
-    own = Case(ng.differentiable(function), function, arguments, writes)
-    check_values(own)
-    check_gradient(own)
-    check_tangent(own)
+    check(*CASES[name])

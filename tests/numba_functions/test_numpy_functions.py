@@ -1,8 +1,6 @@
 """NumPy's functions inside of users' functions: values, gradients and tangents."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +8,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
-from tests.numba_functions.derivatives import Case, check_gradient, check_tangent, check_values
+from tests.numba_functions.derivatives import Cases, check
 
 X = np.array([0.3, 0.5, -0.7, 0.9, 1.1, 0.2])
 Y = np.array([0.2, 0.1, 0.4, 0.3, 0.6, -0.5])
@@ -19,17 +17,8 @@ S = np.random.default_rng(1).uniform(0.2, 1, (3, 3)) + 3 * np.eye(3)
 S4 = np.random.default_rng(1).uniform(-1, 1, (4, 4))
 P = S @ S.T
 
-CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = {}
-
-
-def case(*arguments: Any, w: tuple[int, ...] = ()) -> Callable[..., Any]:
-    """A function with its arguments, and the positions of those that it writes."""
-
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        CASES[function.__name__] = function, arguments, w
-        return function
-
-    return add
+CASES = Cases()
+case = CASES.case
 
 
 @pytest.fixture(autouse=True)
@@ -387,11 +376,7 @@ def remainders(a):
 @pytest.mark.thorough(but="^(shapes|arrays_of_numbers|fancy|equally_spaced|in_another_order)$")
 @pytest.mark.parametrize("name", CASES)
 def test_functions_of_numpy(name):
-    function, arguments, writes = CASES[name]
-    own = Case(ng.differentiable(function), function, arguments, writes)
-    check_values(own)
-    check_gradient(own)
-    check_tangent(own)
+    check(*CASES[name])
 
 
 def test_the_extreme_is_nan_where_there_is_one():

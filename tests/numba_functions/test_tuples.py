@@ -9,7 +9,7 @@ from numba import njit
 import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
-from tests.numba_functions.derivatives import Case, check_gradient, check_tangent, check_values
+from tests.numba_functions.derivatives import Case, check, check_gradient, check_values
 
 X = np.array([0.3, 0.5, 0.7, 0.9, 1.1])
 Y = np.array([0.2, 0.1, 0.4, 0.3, 0.6])
@@ -136,10 +136,7 @@ CASES = (
 
 @pytest.mark.parametrize(("function", "arguments"), CASES)
 def test_tuples_and_returns(function, arguments):
-    case = Case(ng.differentiable(function), function, arguments, ())
-    check_values(case)
-    check_gradient(case)
-    check_tangent(case)
+    check(function, arguments)
 
 
 def overwritten_after(x, n):

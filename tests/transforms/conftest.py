@@ -1,11 +1,10 @@
 """What the tests of transforms share."""
 
-from typing import Any
-
 import numpy
 import pytest
 
 from numba_grad.transforms import python_loops, rerolling
+from tests.counting import found_by
 
 
 @pytest.fixture
@@ -18,17 +17,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def loops(short: None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many steps each loop that was found has."""
-    found: list[int] = []
-    made = rerolling._Loop.made
-
-    def noted(self: Any) -> Any:
-        result = made(self)
-        if result is not None:
-            found.append(result.times)
-        return result
-
-    monkeypatch.setattr(rerolling._Loop, "made", noted)
-    return found
+    return found_by(monkeypatch, rerolling._Loop, "made", lambda loop: [loop.times])
 
 
 @pytest.fixture(scope="module")

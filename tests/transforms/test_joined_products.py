@@ -8,6 +8,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.transforms import joined_products
+from tests.counting import found_by
 
 STEPS, WIDTH = 16, 5
 RANDOM = np.random.default_rng(8)
@@ -88,17 +89,12 @@ JOINED = {
 @pytest.fixture
 def joined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many products each joined one is."""
-    found: list[int] = []
-    join = joined_products.with_joined_products
-
-    def noted(*args: Any) -> Any:
-        result = join(*args)
-        if result is not None:
-            found.extend(len(group.products) for group in result.groups)
-        return result
-
-    monkeypatch.setattr(joined_products, "with_joined_products", noted)
-    return found
+    return found_by(
+        monkeypatch,
+        joined_products,
+        "with_joined_products",
+        lambda joined: [len(group.products) for group in joined.groups],
+    )
 
 
 def one_by_one(f: Callable[[], Any]) -> Any:

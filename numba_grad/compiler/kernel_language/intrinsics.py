@@ -574,35 +574,27 @@ def quotient(typing_context, dividend, divisor):
     return types.int64(types.int64, types.int64), lower
 
 
+def _no_code(context, builder, signature, arguments):
+    return context.get_dummy_value()
+
+
 @intrinsic
 def few_points(typing_context):
     """Says that the loops of a kernel have few passes, see `Source.is_plain`."""
-
-    def lower(context, builder, signature, arguments):
-        return context.get_dummy_value()
-
-    return types.none(), lower
+    return types.none(), _no_code
 
 
 @intrinsic
 def stores_apart(typing_context):
     """Says that no element is stored twice, nor read where another pass of a loop stores it: what a
     loop stores at several places of a buffer are rows of it, see `PlainLoop.is_plain`."""
-
-    def lower(context, builder, signature, arguments):
-        return context.get_dummy_value()
-
-    return types.none(), lower
+    return types.none(), _no_code
 
 
 @intrinsic
 def in_vectors(typing_context):
     """Says that loops of a kernel are vector code even where no pass of LLVM's is run."""
-
-    def lower(context, builder, signature, arguments):
-        return context.get_dummy_value()
-
-    return types.none(), lower
+    return types.none(), _no_code
 
 
 @intrinsic

@@ -6,7 +6,7 @@ has its place. The gradients of a kernel with three arrays take a tenth less tim
 """
 
 from numba_grad.compiler.partition.flat_graph import FlatGraph
-from numba_grad.compiler.partition.roles import RENAMINGS
+from numba_grad.compiler.partition.roles import ALIASES
 from numba_grad.runtime.plan import JointOutputs
 
 # Smaller ones are copied in less time than views are made in.
@@ -45,7 +45,7 @@ def joint_outputs(graph: FlatGraph) -> dict[int, JointOutputs]:
 
 def _source(graph: FlatGraph, k: int) -> tuple[int, bool]:
     """What a node has the elements of, and whether there is such a thing."""
-    while graph.nodes[k].op.name in (*RENAMINGS, "reshape"):
+    while graph.nodes[k].op.name in (*ALIASES, "reshape") and k not in graph.calls:
         if graph.starts[k] == graph.starts[k + 1]:
             return k, False
         k = int(graph.edges[graph.starts[k]])

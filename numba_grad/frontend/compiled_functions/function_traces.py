@@ -53,7 +53,7 @@ from numba_grad.graph.walk import (
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import item
 from numba_grad.transforms.loop_sizes import LARGEST_VALUE
-from numba_grad.transforms.python_loops import has_ragged_steps, loop_in
+from numba_grad.transforms.python_loops import loop_in
 from numba_grad.transforms.repeated_views import without_repetitions
 
 
@@ -303,10 +303,6 @@ def _has_rerolled(
     pending.update([x.inputs[0] for x in pending if x.op is item])
     fixed = {*outputs, *arguments}
     nodes = without_repetitions(in_order_of_recording(pending), fixed, trace, LARGEST_VALUE)
-    if has_ragged_steps(nodes):
-        ragged_steps = imported("numba_grad.transforms.ragged_steps")
-        if ragged_steps.join_ragged_steps(nodes, fixed, trace):
-            return True
     found = loop_in(nodes, fixed, known_body, trace, is_compiled=True)
     if found is not None:
         found.rewire(nodes, outputs)

@@ -45,7 +45,6 @@ from numba_grad.transforms.jvp import pushed_forward, tangents
 from numba_grad.transforms.loop_sizes import LARGEST_VALUE
 from numba_grad.transforms.python_loops import (
     FEWEST_NODES,
-    has_ragged_steps,
     is_long,
     is_long_since,
     loop_in,
@@ -377,7 +376,7 @@ class Differentiation:
                 history = rows_as_values.with_rows_as_values(history, roots)
             if (
                 looks
-                and self._may_repeat(history)
+                and is_long(history, is_compiled=is_tracing())
                 and self._has_rerolled(self._pending(outputs, ends), outputs, ends)
             ):
                 return self._own_history(outputs)
@@ -393,13 +392,6 @@ class Differentiation:
                 history = [x for x in history if x not in cut]
         self.history = (roots, history)
         return history
-
-    @staticmethod
-    def _may_repeat(history: Sequence[Node]) -> bool:
-        is_compiled = is_tracing()
-        return is_long(history, is_compiled=is_compiled) or (
-            is_compiled and has_ragged_steps(history)
-        )
 
     @property
     def _rerolls(self) -> bool:
@@ -434,10 +426,6 @@ class Differentiation:
         order = [x for x in walk.nodes if x.serial >= self.first_serial]
         fixed, is_compiled = {*roots, *ends}, is_tracing()
         order = without_repetitions(order, fixed, current.trace, LARGEST_VALUE)
-        if is_compiled and has_ragged_steps(order):
-            ragged_steps = imported("numba_grad.transforms.ragged_steps")
-            if ragged_steps.join_ragged_steps(order, fixed, current.trace):
-                return True
         found = loop_in(order, fixed, known_body, current.trace, is_compiled=is_compiled)
         if found is not None:
             found.rewire(order, roots)
