@@ -9,6 +9,8 @@ gradient; where nobody holds them any more, one is as good as all.
 from collections.abc import Container, Hashable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from numba_grad.graph.node import LEAF, NO_PARAMS, OPS, Node, SharedParams
 from numba_grad.graph.types import CPU
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 _VIEWS = frozenset([OPS["slice"], OPS["reshape"], OPS["transpose"], OPS["flip"]])
 # What gives the same for the same inputs, whoever computes it.
 _FAMILIES = frozenset(["elementwise", "movement", "reduction", "contraction"])
+_LOOKED_AT = 16  # elements
 
 
 def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> list[Node]:
@@ -70,6 +73,8 @@ def without_repetitions(
     first: dict[Hashable, Node] = {}
     same: dict[Node, Hashable] = {}  # what has the value of each node that is not the first
     instead: dict[Node, Node] = {}
+    if read_at_calls is not None:
+        instead |= _repeated_arrays(order, read_at_calls, smallest)
     replaced = instead.keys()
     for node in order:
         inputs = node.inputs
@@ -95,6 +100,32 @@ def without_repetitions(
     # Neither what only the others have read.
     read = {x for node in order if node not in instead for x in node.inputs}
     return [x for x in order if x not in instead and (x in read or x in roots)]
+
+
+def _repeated_arrays(
+    order: Sequence[Node], read_at_calls: "ReadAtCalls", smallest: int
+) -> dict[Node, Node]:
+    """Constant arrays that have the elements of an earlier one, and that one: `dt * mask`, which
+    NumPy makes anew in each step."""
+    found: dict[Node, Node] = {}
+    first: dict[Hashable, list[Node]] = {}
+    for x in dict.fromkeys([x for node in order for x in node.inputs if x.op is LEAF]):
+        is_constant = x.value is not None and not x.requires_grad and x.type.device == CPU
+        if x.type.size <= smallest or not is_constant or not _is_nobodys(x):
+            continue
+        value = x.value
+        # A few elements tell most arrays apart.
+        places = np.linspace(0, value.size - 1, _LOOKED_AT, dtype=np.int64)
+        key = (x.type, value.flat[places].tobytes())
+        earlier = first.setdefault(key, [])
+        if read_at_calls.place_of(x) is not None:
+            continue
+        same = [y for y in earlier if y.value.tobytes() == value.tobytes()]
+        if same:
+            found[x] = same[0]
+        else:
+            earlier.append(x)
+    return found
 
 
 def _is_nobodys(node: Node) -> bool:
