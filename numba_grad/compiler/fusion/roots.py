@@ -7,7 +7,7 @@ to store. Everything else is computed inside of the kernels that use it.
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from numba_grad.compiler.fusion.costs import Costs
+from numba_grad.compiler.fusion.costs import FEW_BYTES, Costs
 from numba_grad.compiler.fusion.reading import Reading
 from numba_grad.compiler.library_kernels.operands import memory_operands
 from numba_grad.compiler.loop_nests.iteration_spaces import loop_axes, matching_groups
@@ -403,7 +403,9 @@ class Roots:
 
     def is_made_of_shared(self, node: Node, cost: Mapping[Node, float]) -> bool:
         """Whether next to all that it costs is that of a value that others read as well, which is
-        stored instead: a state, of which a mask selects."""
+        stored instead: a state, or a cotangent, of which a mask selects."""
+        if node.type.nbytes <= FEW_BYTES:
+            return False
         y = node
         while not self.is_stored(y):
             arrays = [x for x in y.inputs if self.loops[x]]

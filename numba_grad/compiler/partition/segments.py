@@ -59,6 +59,7 @@ def cut(
     *,
     is_straight: bool = False,
     are_small: Callable[[int, int], bool] = _never,
+    are_large: Callable[[int, int], bool] = _never,
 ) -> list[int]:
     """Positions at which segments start: 0 and cuts; then the number of nodes.
 
@@ -68,19 +69,21 @@ def cut(
         same in every process
     edges : int64 (m, 2), pairs of positions (source, user), sorted by user
     is_straight : whether it may be straight-line code, of a step of a loop: such code is not cut
-    are_small : whether the nodes from one position to another have few elements each
+    are_small, are_large : whether the nodes from one position to another have few elements each, or
+        so many that a cache holds not many of them
     """
     n = len(signatures)
     if n <= min(FEWEST_NODES, LONGEST_WHOLE) or (is_straight and n <= LONGEST):
         return [0, n]
     signatures = np.asarray(signatures, np.uint64)
-    are_rest_small = are_small if n > LONGEST_WHOLE else _never
+    if n <= LONGEST_WHOLE:
+        are_small = _never
     result = [0]
     for stretch in _stretches(signatures, edges):
-        inside = _cuts_of_stretch(stretch, signatures, edges, are_small)
-        result += _cuts_of_rest(result[-1], inside[0], signatures, edges, are_rest_small)
+        inside = _cuts_of_stretch(stretch, signatures, edges, are_large)
+        result += _cuts_of_rest(result[-1], inside[0], signatures, edges, are_small)
         result += inside
-    result += _cuts_of_rest(result[-1], n, signatures, edges, are_rest_small)
+    result += _cuts_of_rest(result[-1], n, signatures, edges, are_small)
     return [*dict.fromkeys([*result, n])]
 
 
@@ -184,7 +187,7 @@ def _cuts_of_stretch(
     stretch: Stretch,
     signatures: np.ndarray,
     edges: np.ndarray,
-    are_small: Callable[[int, int], bool],
+    are_large: Callable[[int, int], bool],
 ) -> list[int]:
     """Where segments start within a stretch, and where the last of them stops.
 
@@ -198,7 +201,8 @@ def _cuts_of_stretch(
     first, last = np.searchsorted(edges[:, 1], [stretch.start, stretch.stop])
     inside = edges[first:last]
     adds = _adds_to_several(stretch, signatures, inside)
-    short = SHORT_OF_SUMS if adds and not are_small(stretch.start, stretch.stop) else SHORT
+    is_large = adds and are_large(stretch.start, stretch.start + period)
+    short = SHORT_OF_SUMS if is_large else SHORT
     together = 1
     while together < MOST_TOGETHER and together * period < short:
         together *= 2
