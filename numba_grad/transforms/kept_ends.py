@@ -16,7 +16,7 @@ from numba_grad.ops.movement import region_params
 from numba_grad.transforms.loop_sizes import LARGEST_VALUE
 
 _CONCATENATE, _RESHAPE, _SLICE = OPS["concatenate"], OPS["reshape"], OPS["slice"]
-_UPDATE = OPS["update_slice"]
+_UPDATE, _IDENTITY = OPS["update_slice"], OPS["identity"]
 Place = tuple[int, ...]
 
 
@@ -84,8 +84,8 @@ def _part(node: Node, parts: dict[Node, _Part]) -> _Part | None:
     if node.op is _SLICE and set(node.params["steps"]) == {1}:
         starts, sizes = node.params["starts"], node.params["sizes"]
         return _Part(x, starts, sizes, None, starts)
-    if node.op is _RESHAPE:
-        # A row, `u[0]`, is one of several.
+    if node.op is _RESHAPE or node.op is _IDENTITY:
+        # A row, `u[0]`, is one of several; functions give another name to what they leave alone.
         part = parts.get(x)
         return part if part is not None and part.sizes == node.shape else None
     return _joined(node, parts) if node.op is _CONCATENATE else None
