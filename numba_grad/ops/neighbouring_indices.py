@@ -49,7 +49,10 @@ def neighbours_on_axes(
 
 def written_to_neighbours(x: Node, index: np.ndarray, v: Node, write_slice: Op) -> Node | None:
     """`x` after `write_slice` of `v` at `index` of its first axis, one after the other; None if
-    these are no neighbours."""
+    these are no neighbours. What is added may be added in any order: at the nodes of all elements
+    of a mesh, one node after the other."""
+    if index.ndim == 2 and write_slice is OPS["add_slice"]:
+        return _added_to_columns(x, index, v, write_slice)
     runs = _runs(index, x.shape[0]) if index.ndim == 1 else None
     first, rest = 0, len(x.shape) - 1
     for start, count in runs or ():
@@ -57,6 +60,24 @@ def written_to_neighbours(x: Node, index: np.ndarray, v: Node, write_slice: Op) 
         x = record(write_slice, (x, part), region_params((start, *(0,) * rest), (1,) * (rest + 1)))
         first += count
     return None if runs is None else x
+
+
+def _added_to_columns(x: Node, index: np.ndarray, v: Node, add_slice: Op) -> Node | None:
+    """`x` after `v` is added at `index`, if each column (or each row, if these are few) of it names
+    neighbours."""
+    if min(index.shape) > MOST_RUNS:
+        return None
+    axis = int(index.shape[0] > index.shape[1])
+    lines = index.T if axis else index
+    if any(_runs(line, x.shape[0]) is None for line in lines):
+        return None
+    result: Node | None = x
+    for k, line in enumerate(lines):
+        part = _part(v, axis, k, 1)
+        assert result is not None
+        shape = (*part.shape[:axis], *part.shape[axis + 1 :])
+        result = written_to_neighbours(result, line, reshape(part, shape), add_slice)
+    return result
 
 
 def _neighbours(x: Node, axis: int, index: np.ndarray) -> Node | None:

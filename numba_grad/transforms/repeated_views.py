@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 _VIEWS = frozenset([OPS["slice"], OPS["reshape"], OPS["transpose"], OPS["flip"]])
 # What gives the same for the same inputs, whoever computes it.
 _FAMILIES = frozenset(["elementwise", "movement", "reduction", "contraction", "library"])
-# Elements of arrays that are compared, as the `np.eye(n)` that each step makes.
-_LARGEST_COMPARED = 1 << 14
-_MOST_ALIKE = 4  # that an array is compared with
+_LOOKED_AT = 16  # elements
 
 
 def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> list[Node]:
@@ -72,19 +70,23 @@ def without_repetitions(
     if len({(x.op, x.type) for x in large}) == len(large):
         return list(order)
     first: dict[Hashable, Node] = {}
-    same: dict[Node, Hashable] = {}  # what has the value of each node that is not the first
-    arrays = _EqualArrays(read_at_calls)
+    same: dict[Node, Node] = {}  # what has the value of each node that is not the first
+    arrays = _EqualArrays(read_at_calls, smallest)
     instead: dict[Node, Node] = {}
     replaced = instead.keys()
     for node in order:
+        for x in node.inputs:
+            if x.op is LEAF and x not in same:
+                earlier = same[x] = arrays.first_equal_to(x)
+                # As `dt * mask`, which NumPy makes anew in each step of a function that is traced.
+                is_large = read_at_calls is not None and x.type.size > smallest
+                if earlier is not x and is_large and _is_nobodys(x):
+                    instead[x] = earlier
         inputs = node.inputs
         if not replaced.isdisjoint(inputs):
             inputs = node.inputs = tuple([instead.get(x, x) for x in inputs])
         if node.op.family not in _FAMILIES or not _is_nobodys(node):
             continue
-        for x in inputs:
-            if x.op is LEAF and x not in same:
-                same[x] = arrays.first_equal_to(x)
         # With the type: params of 2 and 2.0 are equal.
         given = [same.get(x, x) for x in inputs]
         key = (node.op, _params(node), node.type, node.requires_grad, *given)
@@ -120,27 +122,26 @@ def _params(node: Node) -> Hashable:
 
 
 class _EqualArrays:
-    """Arrays and numbers of which one may stand for another."""
+    """Constants, of which one may stand for another that has the same elements."""
 
-    def __init__(self, read_at_calls: "ReadAtCalls | None") -> None:
+    def __init__(self, read_at_calls: "ReadAtCalls | None", smallest: int) -> None:
         self.read_at_calls = read_at_calls
-        self._found: dict[Hashable, list[Node]] = {}  # by a few of their elements
+        self.smallest = smallest
+        self._small: dict[Hashable, Node] = {}  # by their elements
+        self._large: dict[Hashable, list[Node]] = {}  # by a few of these, which tell most apart
 
     def first_equal_to(self, x: Node) -> Node:
-        if x.requires_grad or x.value is None or x.type.device != CPU:
-            return x
-        if not 0 < x.type.size <= _LARGEST_COMPARED:
+        if x.requires_grad or x.value is None or x.type.device != CPU or not x.type.size:
             return x
         if self.read_at_calls is not None and self.read_at_calls.place_of(x) is not None:
             return x
         value = x.value
-        own = value.item(0), value.item(value.size // 2), value.item(value.size - 1)
-        others = self._found.setdefault((x.type, *own), [])
-        if others:
-            elements = value.tobytes()
-            for other in others:
-                if other.value.tobytes() == elements:
-                    return other
-        if len(others) < _MOST_ALIKE:
-            others.append(x)
+        if value.size <= self.smallest:
+            return self._small.setdefault((x.type, value.tobytes()), x)
+        some = value.ravel()[:: value.size // _LOOKED_AT + 1]
+        others = self._large.setdefault((x.type, some.tobytes()), [])
+        for other in others:
+            if other.value.tobytes() == value.tobytes():
+                return other
+        others.append(x)
         return x

@@ -17,7 +17,7 @@ from numba_grad.graph.node import OPS, Node, SharedParams, record
 from numba_grad.graph.walk import history_of, leading_to
 from numba_grad.ops.control import item, pullback_of, several_results
 from numba_grad.ops.families import placed
-from numba_grad.ops.movement import slice_
+from numba_grad.ops.movement import pad, slice_
 
 # Of an array, that is, parts of it at least so many times smaller: as many become an assembly.
 MANY_PARTS = 16
@@ -76,6 +76,7 @@ def _pull_back(
     """`result` has the seeds, and gets the rest. `follow` is told whose derivative comes next."""
     many_parts = _read_in_many_parts(order)
     parts: dict[Node, Node] = {}  # of their cotangents, what comes through such parts
+    pads: dict[Node, list[Node]] = {}  # what came through slices, where nothing else has come
     # The loop runs once per recorded operation, so the common case is written out: 1 us matters
     # here.
     for node in reversed(order):
@@ -95,6 +96,7 @@ def _pull_back(
                 pulled = contributions(node, g, inside)
             for x, contribution in zip(inputs, pulled or (), strict=False):
                 if contribution is not None and x.requires_grad and x in inside:
+                    pads.pop(x, None)
                     _add(result, x, contribution)
             continue
         if node.op is item:
@@ -119,9 +121,20 @@ def _pull_back(
                 if x in many_parts and _is_small_part(contribution):
                     so_far = parts
                 previous = so_far.get(x)
-                so_far[x] = (
-                    contribution if previous is None else add_cotangents(previous, contribution)
-                )
+                if previous is None:
+                    so_far[x] = contribution
+                    if contribution.op is pad and so_far is result:
+                        pads[x] = [contribution]
+                    continue
+                if pads and x in pads and so_far is result:
+                    if contribution.op is pad:
+                        pads[x].append(contribution)
+                    else:
+                        # They are added to this: of zeros with more and more parts nothing is left.
+                        *before, previous = pads.pop(x)
+                        for late in before:
+                            contribution = add_cotangents(contribution, late)
+                so_far[x] = add_cotangents(previous, contribution)
     for x, contribution in parts.items():
         _add(result, x, contribution)
     return result

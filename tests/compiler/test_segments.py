@@ -1,6 +1,7 @@
 """Cutting long graphs: loops in Python need as many kernels for 5,000 steps as for 500."""
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -122,6 +123,27 @@ def test_cuts_of_a_loop_are_periodic(period, reach):
     assert {b - a for a, b in itertools.pairwise(more)} <= {
         b - a for a, b in itertools.pairwise(starts)
     }
+
+
+def test_periods_that_add_to_several_arrays_are_taken_together():
+    """Of 15 nodes, of which some are added to the same nodes of the period before."""
+    period, steps = 15, 60
+    n = period * steps
+    signatures = np.arange(n) % period + 1
+
+    def cuts(sums, are_large):
+        own = period - sums  # nodes of the state, one after the other
+        pairs = [(k - 1, k) for k in range(n) if 0 < k % period < own]
+        pairs += [(k - sums - 1, k) for k in range(period, n) if k % period == 0]
+        pairs += [(k - period, k) for k in range(period, n) if k % period >= own]
+        pairs += [(k - k % period, k) for k in range(n) if k % period >= own]
+        edges = np.array(sorted(pairs, key=lambda pair: pair[1]), np.int64)
+        bounds = cut(signatures, edges, are_large=lambda start, stop: are_large)
+        return Counter(np.diff(bounds).tolist()).most_common(1)[0][0]
+
+    assert cuts(2, are_large=True) == 4 * period
+    assert cuts(2, are_large=False) == 2 * period
+    assert cuts(1, are_large=True) == 2 * period
 
 
 def test_a_short_graph_is_one_segment():

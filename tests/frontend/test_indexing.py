@@ -457,6 +457,45 @@ def test_what_is_not_chosen_is_not_differentiated():
     np.testing.assert_array_equal(g, [-2, 0, 3])
 
 
+def test_functions_of_pieces_get_selected_elements_while_traced():
+    def f(x, p):
+        part = [lambda a: np.log(a * p) * a, lambda a: a - np.mean(a), lambda a: 0 * a]
+        return np.sum(np.piecewise(x, [x > 1, x < 0], part) ** 2)
+
+    x, p = np.array([-1.0, 0.5, 4.0, -3.0, 2.0]), np.float64(2.0)
+    traced = ng.jit(ng.value_and_grad(f, argnums=(0, 1)))
+    # Nobody looks for an element that stands in for others.
+    assert "argmax" not in str(traced.lower(x, p).graph)
+    np.testing.assert_allclose(traced(x, p)[0], f(x, p), rtol=1e-14)
+    for found, expected in zip(traced(x, p)[1], ng.grad(f, argnums=(0, 1))(x, p), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+    def sorted_pieces(x):  # which needs to know how many there are
+        return ng.piecewise(x, [x > 1], [lambda a: a.reshape(-1) * 2, lambda a: -a])
+
+    np.testing.assert_array_equal(ng.jit(sorted_pieces)(x), [1, -0.5, 8, 3, 4])
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_additions_at_the_nodes_of_a_mesh_are_slices(transposed):
+    first = np.arange(40)
+    nodes = np.stack([first, first + 1], axis=0 if transposed else 1)
+    others = np.stack([first, first[::-1]], axis=0 if transposed else 1)
+
+    def f(v, nodes):
+        y = ng.zeros((41, 2))
+        np.add.at(y, nodes, v)
+        return y
+
+    v = np.random.default_rng(3).random((*nodes.shape, 2))
+    for index, name in ((nodes, "add_slice"), (others, "scatter_add")):
+        expected = np.zeros((41, 2))
+        np.add.at(expected, index, v)
+        np.testing.assert_allclose(f(ng.tensor(v), index), expected, rtol=1e-15)
+        assert name in str(ng.jit(lambda v, index=index: f(v, index)).lower(v).graph)
+        check_gradients(lambda v, index=index: f(v, index) ** 2, v)
+
+
 def test_positions_that_are_not_known_yet_are_checked_when_computed():
     i = ng.tensor([1, 5]) * 2
     with pytest.raises(IndexError, match="index 10"):

@@ -207,3 +207,23 @@ def test_what_is_larger_than_what_it_is_made_of_stays():
     kept = without_repetitions(order, {sums[0], sums[1]}, None, 256)
     assert kept[-1] is sums[1]
     assert sums[1].inputs[0] in tables
+
+
+def test_equal_arrays_that_numpy_makes_in_each_step_are_one():
+    """`rate * mask` of arrays that are no tensors: NumPy computes it, again in each step."""
+    mask = (np.arange(400) % 3 > 0).astype(float)
+    other = mask.copy()
+    other[123] = 0.5
+
+    def loss(u):
+        for k in range(4):
+            u = u + 0.1 * (other if k == 2 else mask) * np.sin(u)
+        return np.sum(u**2)
+
+    u = np.linspace(0.0, 1.0, 400)
+    gradient = ng.jit(ng.grad(loss))
+    graph = str(gradient.lower(u).graph)
+    assert graph.count("leaf  float64[400]") == 2
+    np.testing.assert_allclose(gradient(u), np.asarray(ng.grad(loss)(u)), rtol=1e-13)
+    other[123], mask[7] = 3.0, -2.0
+    np.testing.assert_allclose(gradient(u), np.asarray(ng.grad(loss)(u)), rtol=1e-13)

@@ -8,7 +8,7 @@ from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.errors import GradientError, InternalError
 from numba_grad.graph.node import OPS, Op, leaf, new_node
 from numba_grad.graph.types import array_type
-from numba_grad.graph.walk import leading_to
+from numba_grad.graph.walk import leading_to, toposort
 from numba_grad.ops.control import aliases
 from numba_grad.transforms.vjp import contributions, cotangents, reached
 
@@ -149,3 +149,24 @@ def test_cotangents_of_another_type_are_a_bug():
     finally:
         del OPS["test_wrong"]
     assert y.type == array_type((1,), np.dtype(float))
+
+
+@pytest.mark.parametrize("whole", [0, 1, 2, 3])
+def test_parts_are_added_to_what_comes_through_all_and_not_to_zeros(whole):
+    """Also where that comes last: of `y = x.copy()`, which is recorded first."""
+    x = variable(1.0, 2.0, 3.0, 4.0)
+    roots = []
+    for k in range(4):
+        if k == whole:
+            roots.append(x * constant(2.0))
+        else:
+            roots.append(OPS["sin"](OPS["slice"](x, starts=(k % 3,), sizes=(2,), steps=(1,))))
+    seeds = [leaf(np.arange(1.0, root.type.size + 1) * 10**k) for k, root in enumerate(roots)]
+    g = cotangents(roots, seeds, reached(roots))[x]
+    expected = np.zeros(4)
+    for k, seed in enumerate(seeds):
+        part = slice(None) if k == whole else slice(k % 3, k % 3 + 2)
+        slope = 2 if k == whole else np.cos(np.asarray(x.value)[part])
+        expected[part] += np.asarray(seed.value) * slope
+    np.testing.assert_allclose(value(g), expected, rtol=1e-15)
+    assert {"pad", "add"}.isdisjoint(node.op.name for node in toposort([g]))

@@ -7,7 +7,7 @@ to store. Everything else is computed inside of the kernels that use it.
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from numba_grad.compiler.fusion.costs import Costs
+from numba_grad.compiler.fusion.costs import FEW_BYTES, Costs
 from numba_grad.compiler.fusion.reading import Reading
 from numba_grad.compiler.library_kernels.operands import memory_operands
 from numba_grad.compiler.loop_nests.iteration_spaces import loop_axes, matching_groups
@@ -42,6 +42,8 @@ FEW_ASSIGNMENTS = 2
 # factor that they share is computed at more. With each of 25 products in memory, rather than that
 # one, a bilateral filter takes twice as long.
 FEW_PLACES = 3
+# What a value costs beside another one that it is made of, to be computed again from that.
+FEW_ADDITIONS = 4
 # The edge of an array, at most.
 THIN = 0.0625
 
@@ -375,6 +377,7 @@ class Roots:
                     max(counts_of_node) > 1.3
                     and self.is_worth_storing(node, cost[node], counts_of_node, source_size[node])
                     and not self.is_spread(node, cost)
+                    and not self.is_made_of_shared(node, cost)
                 ):
                     self.nodes.add(node)
                     counts[node] = counts_of_node
@@ -396,6 +399,24 @@ class Roots:
             is_smaller = bool(self.loops[x]) and 2 * x.type.size <= node.type.size
             if is_smaller and cost[x] >= 4 and cost[node] - cost[x] <= 2:
                 return True
+        return False
+
+    def is_made_of_shared(self, node: Node, cost: Mapping[Node, float]) -> bool:
+        """Whether next to all that it costs is that of a value that others read as well, which is
+        stored instead: a state, or a cotangent, of which a mask selects."""
+        if node.type.nbytes <= FEW_BYTES:
+            return False
+        y = node
+        while not self.is_stored(y):
+            arrays = [x for x in y.inputs if self.loops[x]]
+            x = max(arrays, key=lambda x: cost[x], default=None)
+            if x is None or cost[node] - cost[x] > FEW_ADDITIONS:
+                return False
+            if not self.reading.is_aligned(y, x):
+                return False
+            if len(self.users[x]) > 1 and (self.is_stored(x) or cost[x] >= 4):
+                return True
+            y = x
         return False
 
     def is_worth_storing(self, node: Node, cost: float, counts: Counts, source_size: int) -> bool:
@@ -449,7 +470,8 @@ class Roots:
                 self.nodes.discard(node)
                 is_stored = False
             if is_stored:
-                cost[node] = weight = self.costs.load
+                # Masks are loaded many elements at a time.
+                cost[node] = weight = self.costs.load * min(1.0, node.dtype.itemsize / 4)
                 here[node], source_size[node] = bit, node.type.size
             bits_of_weight[weight] = bits_of_weight.get(weight, 0) | bit
         return cost, source_size

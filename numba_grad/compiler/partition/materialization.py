@@ -40,7 +40,9 @@ class Sources:
         self.roles[graph.stored] = Role.COMPUTED
         # In memory, but computed by no step of its own.
         self.roles[graph.assemblies] = Role.INPUT
-        self.roles[self.cheap()] = Role.FREE
+        cheap, joined = self.cheap()
+        self.roles[cheap] = Role.FREE
+        self.roles[joined] = Role.COMPUTED
         self.roles[self.repeated_movements()] = Role.COMPUTED
         self.is_free = (self.roles == Role.FREE) | (self.roles == Role.VIEW)
         self.computed = np.flatnonzero(
@@ -78,8 +80,9 @@ class Sources:
             np.int64,
         )
 
-    def cheap(self) -> list[int]:
-        """Values that every segment may compute for itself: a few additions from one array.
+    def cheap(self) -> tuple[list[int], list[int]]:
+        """Values that every segment may compute for itself: a few additions from one array. And
+        arrays that are joined of several, of which such values are made: states with their ends.
 
         Then that array is what stays in memory from one segment to another, most often the same one
         for many such values: a state instead of all differences of its neighbours, which the
@@ -110,6 +113,7 @@ class Sources:
         may_be_kept = (self.roles == Role.COMPUTED).tolist()
         # For each cheap node the array that it is made of, if that is computed, and its cost.
         made_of: dict[int, tuple[int | None, int]] = {}
+        joined: set[int] = set()
         # What costs too much in one step of a loop is cheap in none, so that steps stay equal: not
         # every other state made of the one before. By operations, the inputs' included.
         too_expensive: set[tuple[int, ...]] = set()
@@ -124,6 +128,8 @@ class Sources:
                 cost += own_cost
             sources.discard(None)
             if len(sources) > 1:
+                # Of a movement: it may be kept where something is made of it.
+                may_be_kept[k] = may_be_kept[k] or nodes[k].op.name == "concatenate"
                 continue
             own_inputs = self.edges[starts[k] : starts[k + 1]]
             operations = (int(signatures[k]), *signatures[own_inputs].tolist())
@@ -141,7 +147,9 @@ class Sources:
                 )
             ):
                 made_of[k] = (source, cost)
-        return list(made_of)
+                if source is not None and is_free[source] and cost:
+                    joined.add(source)
+        return list(made_of), list(joined)
 
     def repeated_movements(self) -> list[int]:
         """Movements to store, so that those below them are not done again by each segment that

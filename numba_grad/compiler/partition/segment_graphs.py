@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from numba_grad.compiler.fusion.costs import FEW_BYTES
 from numba_grad.compiler.loop_nests.iteration_spaces import MOST_ELEMENTS
 from numba_grad.compiler.partition.flat_graph import FlatGraph, Role
 from numba_grad.compiler.partition.materialization import Sources, distinct
@@ -124,11 +125,16 @@ class _Segmentation:
         def are_small(start: int, stop: int) -> bool:
             return self.are_small(run[start:stop])
 
+        def are_large(start: int, stop: int) -> bool:
+            sizes = [self.graph.nodes[k].type.nbytes for k in run[start:stop].tolist()]
+            return sum(sizes) > FEW_BYTES * len(sizes)
+
         return cut(
             hashes,
             np.searchsorted(run, pairs),
             is_straight=self.is_straight,
             are_small=are_small,
+            are_large=are_large,
         )
 
     def are_small(self, positions: np.ndarray) -> bool:

@@ -35,6 +35,9 @@ WINDOW_OF_SMALL = 64
 # two: a backward pass that takes four then always finds its values in two segments of two.
 SHORT = 24
 MOST_TOGETHER = 4
+# Where each period adds to several arrays, as to gradients of what all steps use, several are taken
+# together up to this: what they add is added in one pass over those arrays.
+SHORT_OF_SUMS = 64
 FEWEST_ALONE = 2
 # What repeats less often, or is shorter, is no loop to be cut. (Of 20 steps, twice 3 may be lost at
 # the ends, and two may be one period.) A short loop in each step of another one is a part of that.
@@ -56,6 +59,7 @@ def cut(
     *,
     is_straight: bool = False,
     are_small: Callable[[int, int], bool] = _never,
+    are_large: Callable[[int, int], bool] = _never,
 ) -> list[int]:
     """Positions at which segments start: 0 and cuts; then the number of nodes.
 
@@ -65,7 +69,8 @@ def cut(
         same in every process
     edges : int64 (m, 2), pairs of positions (source, user), sorted by user
     is_straight : whether it may be straight-line code, of a step of a loop: such code is not cut
-    are_small : whether the nodes from one position to another have few elements each
+    are_small, are_large : whether the nodes from one position to another have few elements each, or
+        so many that a cache holds not many of them
     """
     n = len(signatures)
     if n <= min(FEWEST_NODES, LONGEST_WHOLE) or (is_straight and n <= LONGEST):
@@ -75,7 +80,7 @@ def cut(
         are_small = _never
     result = [0]
     for stretch in _stretches(signatures, edges):
-        inside = _cuts_of_stretch(stretch, signatures, edges)
+        inside = _cuts_of_stretch(stretch, signatures, edges, are_large)
         result += _cuts_of_rest(result[-1], inside[0], signatures, edges, are_small)
         result += inside
     result += _cuts_of_rest(result[-1], n, signatures, edges, are_small)
@@ -178,7 +183,12 @@ def _runs(flags: np.ndarray, shortest: int) -> Iterator[tuple[int, int]]:
             yield start, stop
 
 
-def _cuts_of_stretch(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray) -> list[int]:
+def _cuts_of_stretch(
+    stretch: Stretch,
+    signatures: np.ndarray,
+    edges: np.ndarray,
+    are_large: Callable[[int, int], bool],
+) -> list[int]:
     """Where segments start within a stretch, and where the last of them stops.
 
     Some periods are taken together where they are short. Which ones does not depend on how many
@@ -188,14 +198,30 @@ def _cuts_of_stretch(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray
     """
     period = stretch.period
     starts = range(stretch.start + _phase(stretch, signatures, edges), stretch.stop + 1, period)
+    first, last = np.searchsorted(edges[:, 1], [stretch.start, stretch.stop])
+    inside = edges[first:last]
+    adds = _adds_to_several(stretch, signatures, inside)
+    is_large = adds and are_large(stretch.start, stretch.start + period)
+    short = SHORT_OF_SUMS if is_large else SHORT
     together = 1
-    while together < MOST_TOGETHER and together * period < SHORT:
+    while together < MOST_TOGETHER and together * period < short:
         together *= 2
     left = (len(starts) - 1 - FEWEST_ALONE) % together + FEWEST_ALONE if together > 1 else 0
-    first, last = np.searchsorted(edges[:, 1], [stretch.start, stretch.stop])
-    if _goes_back(stretch, edges[first:last]):
+    if _goes_back(stretch, inside):
         return [*starts[:left], *starts[left::together]]
     return [*starts[: len(starts) - left : together], *starts[len(starts) - left :]]
+
+
+def _adds_to_several(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray) -> bool:
+    """Whether each period makes at least two values of what the one before has made in the same
+    way, and nobody else has read."""
+    source, user = edges.T
+    reads = np.bincount(source[source >= stretch.start] - stretch.start, minlength=1)
+    goes_on = (user - source == stretch.period) & (source >= stretch.start)
+    source, user = source[goes_on], user[goes_on]
+    alike = (signatures[source] == signatures[user]) & (reads[source - stretch.start] == 1)
+    periods = (stretch.stop - stretch.start) // stretch.period
+    return int(np.count_nonzero(alike)) >= 2 * (periods - 2)
 
 
 def _phase(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray) -> int:

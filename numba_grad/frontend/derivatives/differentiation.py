@@ -384,6 +384,9 @@ class Differentiation:
             if is_tracing() and OPS["scatter_set"] in map(_op, history):
                 written_parts = imported("numba_grad.transforms.written_parts")
                 history = written_parts.with_known_places(history, roots, current.trace)
+            if OPS["concatenate"] in map(_op, history):
+                kept_ends = imported("numba_grad.transforms.kept_ends")
+                history = kept_ends.with_kept_ends(history, roots)
             history = without_repeated_views(history, roots)
             history = without_repetitions(history, roots, current.trace, LARGEST_VALUE)
             if is_tracing() and not _EXTREMES.isdisjoint(map(_op, history)):

@@ -7,7 +7,7 @@ import numpy as np
 
 from numba_grad.compiler.backends import only_device
 from numba_grad.dtypes import BOOL, INT64
-from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
 from numba_grad.frontend.functions.elementwise import where
 from numba_grad.frontend.functions.indexing import brought_into_range, mask_value, nonzero
 from numba_grad.frontend.functions.joining import stack
@@ -189,10 +189,11 @@ def piecewise(
     Notes
     -----
     A function gets the elements of `x` for which it is meant along one axis, and the conditions are
-    computed now. While a function is being traced they have no values: then it gets an array of the
-    shape of `x` in which one of these elements stands in for those that are not, so that no
-    derivative is asked for where it may be infinite. That gives the same for functions that work
-    element by element. Gradients flow to what is chosen. The dtype is that of `x`.
+    computed now. While a function is being traced they have no values: then it gets `x[condition]`
+    as it is inside of `jit`. What cannot be done with that is done with an array of the shape of
+    `x` in which one of these elements stands in for those that are not, so that no derivative is
+    asked for where it may be infinite. That gives the same for functions that work element by
+    element. Gradients flow to what is chosen. The dtype is that of `x`.
     """
     node = as_node(x)
     masks = _conditions_of(condlist, node)
@@ -214,9 +215,7 @@ def piecewise(
         if not callable(function):
             result = assign_index(result, mask, as_node(function))
         elif is_traced(mask):
-            stand_in = _element_where(mask, node)
-            value = as_node(function(wrap(OPS["where"](mask, node, stand_in)), *args, **kw))
-            result = OPS["where"](mask, broadcast_to(cast(value, node.dtype), node.shape), result)
+            result = _assigned_where(result, mask, node, lambda v, f=function: f(v, *args, **kw))
         else:
             index = mask_value(mask)
             if index.any():
@@ -241,6 +240,23 @@ def _conditions_of(condlist: ArrayLike | Sequence[ArrayLike], x: Node) -> list[N
                 )
             )
     return masks
+
+
+def _assigned_where(
+    result: Node, mask: Node, x: Node, function: Callable[[Any], ArrayLike]
+) -> Node:
+    """`result`, and where a mask that is not known yet is true, what `function` makes of `x`."""
+    if x.shape:
+        changed, places = wrap(result), wrap(mask)
+        try:
+            changed[places] = function(wrap(x)[places])
+        except TracingError:
+            pass  # it needs the number of elements, or what tensors alone are good for
+        else:
+            return changed._node
+    chosen = wrap(OPS["where"](mask, x, _element_where(mask, x)))
+    value = broadcast_to(cast(as_node(function(chosen)), x.dtype), x.shape)
+    return OPS["where"](mask, value, result)
 
 
 def _element_where(mask: Node, x: Node) -> Node:
