@@ -34,8 +34,14 @@ from numba_grad.transforms.loops_in_steps import (
 )
 from numba_grad.transforms.repeated_steps import RecordedGraph, Steps, is_fit
 from numba_grad.transforms.rerolled import Rerolled, ResultsOfSteps
-from numba_grad.transforms.rows_of_steps import any_rows, blocks, flipped, rows_in_front
-from numba_grad.transforms.steps_of_loop import Reads
+from numba_grad.transforms.rows_of_steps import (
+    any_rows,
+    blocks,
+    elements_of,
+    flipped,
+    rows_in_front,
+)
+from numba_grad.transforms.steps_of_loop import WHICH_ROW, Reads
 from numba_grad.transforms.written_parts import WrittenPart, parts_written_in
 
 if TYPE_CHECKING:
@@ -44,6 +50,7 @@ if TYPE_CHECKING:
 _SAMPLES = 1024  # of the nodes of a long graph, for a first look at them
 _LONGEST_DELAY = 8  # steps back that a step may read
 _MOST_LEFT = 6  # steps at either end that stay as they are
+_SLICE = OPS["slice"]
 _NO_LOOP = 1 << 62  # operations of a loop that is not done all at once
 
 
@@ -73,8 +80,13 @@ def reroll(
     written: Mapping[Node, WrittenPart] = {}
     if limits.largest_row is not None:  # in a compiled function
         written = parts_written_in(order, fixed, read_at_calls)
-    # Maybe there is a loop only if steps look at what those before have written.
-    for taken in (written, {}) if written else ({},):
+    # Maybe there is a loop only if steps look at what those before have written, or where the rows
+    # that they read are.
+    attempts = [(order, taken) for taken in ((written, {}) if written else ({},))]
+    moved = _rows_next_to_readers(order, limits.steps)
+    if moved is not None:
+        attempts.append((moved, {}))
+    for order, taken in attempts:
         recorded = RecordedGraph(
             order, fixed, read_at_calls, fewest, limits.steps, limits.largest_value, taken
         )
@@ -84,20 +96,47 @@ def reroll(
     return None
 
 
+def _rows_next_to_readers(order: Sequence[Node], fewest: int) -> Sequence[Node] | None:
+    """The same order, but that many rows of an array, taken one after the other before a loop
+    (`list(x)`, or what a loop before has left), come where they are first read. None if there are
+    none."""
+    rows: set[Node] = set()
+    run: list[Node] = []
+    for node in order:
+        if node.op is _SLICE and run and node.inputs == run[-1].inputs:
+            run.append(node)
+            continue
+        if len(run) >= fewest:
+            rows.update(run)
+        run = [node] if node.op is _SLICE else []
+    if not rows:
+        return None
+    moved: dict[Node, None] = {}
+    for node in order:
+        if node not in rows:
+            moved.update(dict.fromkeys([x for x in node.inputs if x in rows]))
+            moved[node] = None
+    return [*moved, *[x for x in order if x in rows and x not in moved]]
+
+
 def _loop_of(
     recorded: RecordedGraph, known: Callable[[CallTarget], CallTarget], limits: Limits
 ) -> Rerolled | None:
-    candidates = [(recorded.repetition(), limits)]
+    candidates = [(recorded, recorded.repetition(), limits)]
     reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
-    if reads_rows and 2 * _size(candidates[0][0]) < len(recorded.nodes):
+    for of_elements in (False, True) if reads_rows else ():
+        longest = max([_size(steps) for _, steps, _ in candidates])
+        if 2 * longest >= len(recorded.nodes):
+            break
         # All at once, by index arrays, steps may read any rows: a sum over a list of bonds, or all
         # passes of a loop in a loop.
-        found = recorded.repetition(any_rows=True), limits._replace(nodes=_NO_LOOP)
-        candidates.insert(0 if _size(found[0]) > 2 * _size(candidates[0][0]) else 1, found)
-    for steps, limits in candidates:
-        if steps is None or not recorded.is_worth_while(steps):
+        free = recorded.with_any_rows(of_elements=of_elements)
+        found = free, free.repetition(), limits._replace(nodes=_NO_LOOP)
+        candidates.insert(0 if _size(found[1]) > 2 * longest else len(candidates), found)
+    for graph, steps, limits in candidates:
+        if steps is None or not graph.is_worth_while(steps):
             continue
-        made = _Loop(recorded, steps, known, limits).made()
+        made = _Loop(graph, steps, known, limits).made()
         if made is not None:
             return made
     return None
@@ -168,6 +207,8 @@ class _Loop(ResultsOfSteps):
         step = BodyOfStep(self, rows, self._numbers_of_passes())
         body: CallTarget | None = step.target
         if steps.inner_period:
+            if self.picked:
+                return None
             body = with_loops_inside(body, self._loop_inside)
             if body is None:
                 return None
@@ -225,6 +266,8 @@ class _Loop(ResultsOfSteps):
                 if x is None:
                     return None
                 found.append(([key], x))
+        for place in self.picked:
+            found.append(([(place, WHICH_ROW)], leaf(self._row_starts(place).copy())))
         return found
 
     def _sequence(self, run: list[Reads]) -> Node | None:
@@ -256,7 +299,11 @@ class _Loop(ResultsOfSteps):
         column = self._column(number, k)
         reader = recorded.nodes[number]
         axis = row_axis(reader)
-        x, params = rows_in_front(recorded.node(int(column[0])), reader.params, axis)
+        x = recorded.node(int(column[0]))
+        if recorded.are_elements[number]:
+            x, params = elements_of(x)
+        else:
+            x, params = rows_in_front(x, reader.params, axis)
         if self._reads_any_row(place):
             return any_rows(x, params, self._row_starts(place)) if len(run) == 1 else None
         first, move = self._rows(number)
@@ -344,7 +391,9 @@ class _Loop(ResultsOfSteps):
         items = {x.serial + k: x for x, count in counts.items() for k in range(1, count + 1)}
         numbers = {x: x.serial for x in own}
         serial = last - len(own) - sum(counts.values())
-        if serial <= self.recorded.nodes[self.steps.first + self.steps.period].serial:
+        first = self.steps.first
+        earliest = max([x.serial for x in self.recorded.nodes[first : first + self.steps.period]])
+        if serial <= earliest:
             return False
         for x in in_order_of_recording(own):
             loop = items.get(x.serial)
