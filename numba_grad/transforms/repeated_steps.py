@@ -276,32 +276,37 @@ class RecordedGraph:
         number = int(self.inputs_in_graph[self.first_inputs[assigned]])
         return number if number >= 0 else assigned
 
-    def with_any_rows(self, *, of_elements: bool = False) -> "RecordedGraph":
+    def with_any_rows(self) -> "RecordedGraph":
         """The same graph, whose steps may read any row of what others read the same of, be it an
-        array or what a step has computed; `of_elements`: one element, anywhere in an array, is
-        such a row."""
+        array or what a step has computed."""
         other = copy.copy(self)
         other.any_rows = True
-        if of_elements:
-            other._take_elements_for_rows()
         return other
 
-    def _take_elements_for_rows(self) -> None:
-        self.signatures, self.row_starts = self.signatures.copy(), self.row_starts.copy()
-        self.are_elements = self.are_elements.copy()
-        kinds: dict[tuple[Any, ...], int] = {}
-        kind = int(self.signatures.max(initial=0)) // 2 + 1
+    def with_any_elements(self) -> "RecordedGraph | None":
+        """The same, where a read of one element, anywhere in an array, is one of such a row; None
+        if few are."""
         reads = (self.row_accesses == RowAccess.READS) & (self.signatures > 1)
+        places: dict[int, tuple[Any, ...]] = {}
         for number in np.flatnonzero(reads).tolist():
             node = self.nodes[number]
-            [x], params = node.inputs, node.params
-            if node.type.size != 1 or len(x.shape) < 2:
-                continue
-            key = node.type, x.type, node.params.get("dropped")
-            self.signatures[number] = 2 * kinds.setdefault(key, kind + len(kinds))
-            self.signatures[number] += node.requires_grad
-            self.row_starts[number] = np.ravel_multi_index(params["starts"], x.shape)
-            self.are_elements[number] = True
+            if node.type.size == 1 and len(node.inputs[0].shape) > 1:
+                places[number] = node.type, node.inputs[0].type, node.params.get("dropped")
+        if len(places) < self.fewest_steps:
+            return None
+        other = self.with_any_rows()
+        other.signatures, other.row_starts = self.signatures.copy(), self.row_starts.copy()
+        other.are_elements = self.are_elements.copy()
+        kinds: dict[tuple[Any, ...], int] = {}
+        kind = int(self.signatures.max(initial=0)) // 2 + 1
+        for number, key in places.items():
+            node = self.nodes[number]
+            other.signatures[number] = 2 * kinds.setdefault(key, kind + len(kinds))
+            other.signatures[number] += node.requires_grad
+            starts, shape = node.params["starts"], node.inputs[0].shape
+            other.row_starts[number] = np.ravel_multi_index(starts, shape)
+            other.are_elements[number] = True
+        return other
 
     def assigns_row(self, number: int) -> bool:
         """Whether it changes an array that is no part of a loop."""

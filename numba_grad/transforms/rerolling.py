@@ -11,6 +11,8 @@ rerolled: with larger arrays, and more of them, what a loop costs is its arithme
 planned better step by step.
 """
 
+import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -51,7 +53,7 @@ _SAMPLES = 1024  # of the nodes of a long graph, for a first look at them
 _LONGEST_DELAY = 8  # steps back that a step may read
 _MOST_LEFT = 6  # steps at either end that stay as they are
 _SLICE = OPS["slice"]
-_NO_LOOP = 1 << 62  # operations of a loop that is not done all at once
+_ONE_SEGMENT = 600  # operations that are compiled as a whole, whatever they repeat
 
 
 class Limits(NamedTuple):
@@ -99,24 +101,40 @@ def reroll(
 def _rows_next_to_readers(order: Sequence[Node], fewest: int) -> Sequence[Node] | None:
     """The same order, but that many rows of an array, taken one after the other before a loop
     (`list(x)`, or what a loop before has left), come where they are first read. None if there are
-    none."""
-    rows: set[Node] = set()
-    run: list[Node] = []
-    for node in order:
-        if node.op is _SLICE and run and node.inputs == run[-1].inputs:
-            run.append(node)
-            continue
-        if len(run) >= fewest:
-            rows.update(run)
-        run = [node] if node.op is _SLICE else []
+    none that others read in this order, one in each step."""
+    rows = {x for run in _runs_of_rows(order) if len(run) >= fewest for x in run}
     if not rows:
+        return None
+    readers: dict[Node, int] = {}
+    for number, node in enumerate(order):
+        for x in node.inputs:
+            if x in rows:
+                readers.setdefault(x, number)
+    found = [readers[x] for x in order if x in readers]
+    gaps = Counter([after - before for before, after in itertools.pairwise(found)])
+    [(gap, times)] = gaps.most_common(1) or [(0, 0)]
+    if gap < 2 or times < fewest - 1:
         return None
     moved: dict[Node, None] = {}
     for node in order:
-        if node not in rows:
-            moved.update(dict.fromkeys([x for x in node.inputs if x in rows]))
+        if node not in readers:
+            moved.update(dict.fromkeys([x for x in node.inputs if x in readers]))
             moved[node] = None
-    return [*moved, *[x for x in order if x in rows and x not in moved]]
+    return [*moved]
+
+
+def _runs_of_rows(order: Sequence[Node]) -> list[list[Node]]:
+    """Slices of one array each that stand one after the other."""
+    runs: list[list[Node]] = []
+    before: Node | None = None
+    for node in order:
+        if node.op is _SLICE:
+            if before is not None and before.op is _SLICE and before.inputs == node.inputs:
+                runs[-1].append(node)
+            else:
+                runs.append([node])
+        before = node
+    return runs
 
 
 def _loop_of(
@@ -124,14 +142,16 @@ def _loop_of(
 ) -> Rerolled | None:
     candidates = [(recorded, recorded.repetition(), limits)]
     reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
-    for of_elements in (False, True) if reads_rows else ():
+    for freed in (recorded.with_any_rows, recorded.with_any_elements) if reads_rows else ():
         longest = max([_size(steps) for _, steps, _ in candidates])
         if 2 * longest >= len(recorded.nodes):
             break
-        # All at once, by index arrays, steps may read any rows: a sum over a list of bonds, or all
-        # passes of a loop in a loop.
-        free = recorded.with_any_rows(of_elements=of_elements)
-        found = free, free.repetition(), limits._replace(nodes=_NO_LOOP)
+        # By index arrays, steps may read any rows: a sum over a list of bonds, all passes of a loop
+        # in a loop. Steps that are not done all at once read them as quickly where they are.
+        free = freed()
+        if free is None:
+            continue
+        found = free, free.repetition(), limits._replace(nodes=max(limits.nodes, _ONE_SEGMENT))
         candidates.insert(0 if _size(found[1]) > 2 * longest else len(candidates), found)
     for graph, steps, limits in candidates:
         if steps is None or not graph.is_worth_while(steps):
