@@ -11,8 +11,6 @@ rerolled: with larger arrays, and more of them, what a loop costs is its arithme
 planned better step by step.
 """
 
-import itertools
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -34,6 +32,7 @@ from numba_grad.transforms.loops_in_steps import (
     in_runs,
     with_loops_inside,
 )
+from numba_grad.transforms.order_of_steps import parts_next_to_sources, rows_next_to_readers
 from numba_grad.transforms.repeated_steps import RecordedGraph, Steps, is_fit
 from numba_grad.transforms.rerolled import Rerolled, ResultsOfSteps
 from numba_grad.transforms.rows_of_steps import (
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
 _SAMPLES = 1024  # of the nodes of a long graph, for a first look at them
 _LONGEST_DELAY = 8  # steps back that a step may read
 _MOST_LEFT = 6  # steps at either end that stay as they are
-_SLICE = OPS["slice"]
 _ONE_SEGMENT = 600  # operations that are compiled as a whole, whatever they repeat
 
 
@@ -85,9 +83,8 @@ def reroll(
     # Maybe there is a loop only if steps look at what those before have written, or where the rows
     # that they read are.
     attempts = [(order, taken) for taken in ((written, {}) if written else ({},))]
-    moved = _rows_next_to_readers(order, limits.steps)
-    if moved is not None:
-        attempts.append((moved, {}))
+    orders = rows_next_to_readers(order, limits.steps), parts_next_to_sources(order, fixed)
+    attempts += [(moved, {}) for moved in orders if moved is not None]
     for order, taken in attempts:
         recorded = RecordedGraph(
             order, fixed, read_at_calls, fewest, limits.steps, limits.largest_value, taken
@@ -96,45 +93,6 @@ def reroll(
         if made is not None:
             return made
     return None
-
-
-def _rows_next_to_readers(order: Sequence[Node], fewest: int) -> Sequence[Node] | None:
-    """The same order, but that many rows of an array, taken one after the other before a loop
-    (`list(x)`, or what a loop before has left), come where they are first read. None if there are
-    none that others read in this order, one in each step."""
-    rows = {x for run in _runs_of_rows(order) if len(run) >= fewest for x in run}
-    if not rows:
-        return None
-    readers: dict[Node, int] = {}
-    for number, node in enumerate(order):
-        for x in node.inputs:
-            if x in rows:
-                readers.setdefault(x, number)
-    found = [readers[x] for x in order if x in readers]
-    gaps = Counter([after - before for before, after in itertools.pairwise(found)])
-    [(gap, times)] = gaps.most_common(1) or [(0, 0)]
-    if gap < 2 or times < fewest - 1:
-        return None
-    moved: dict[Node, None] = {}
-    for node in order:
-        if node not in readers:
-            moved.update(dict.fromkeys([x for x in node.inputs if x in readers]))
-            moved[node] = None
-    return [*moved]
-
-
-def _runs_of_rows(order: Sequence[Node]) -> list[list[Node]]:
-    """Slices of one array each that stand one after the other."""
-    runs: list[list[Node]] = []
-    before: Node | None = None
-    for node in order:
-        if node.op is _SLICE:
-            if before is not None and before.op is _SLICE and before.inputs == node.inputs:
-                runs[-1].append(node)
-            else:
-                runs.append([node])
-        before = node
-    return runs
 
 
 def _loop_of(
@@ -286,9 +244,8 @@ class _Loop(ResultsOfSteps):
                 if x is None:
                     return None
                 found.append(([key], x))
-        for place in self.picked:
-            found.append(([(place, WHICH_ROW)], leaf(self._row_starts(place).copy())))
-        return found
+        picked = [(place, leaf(self._row_starts(place).copy())) for place in self.picked]
+        return [*found, *[([(place, WHICH_ROW)], rows) for place, rows in picked]]
 
     def _sequence(self, run: list[Reads]) -> Node | None:
         """What a step reads one row of: numbers, or rows of an array."""
@@ -394,16 +351,20 @@ class _Loop(ResultsOfSteps):
         """Give what was recorded now the serial numbers of the last steps, if they have so many:
         inputs have smaller ones than users, among what came before and after as well."""
         joined = [x for pieces in made.pieces.values() for x in pieces]
-        newest = self.recorded.nodes[-1].serial
-        last = self.recorded.nodes[self.steps.end - 1].serial
-        later = self.recorded.nodes[self.steps.end :]
+        nodes = self.recorded.nodes
+        newest = max([x.serial for x in nodes])
+        within = set(nodes[self.steps.first : self.steps.end])
+        later = nodes[self.steps.end :]
+        # Steps may have what was recorded after them (`order_of_steps.py`).
+        readers = [x.serial - 1 for x in later if not within.isdisjoint(x.inputs)]
+        last = min([max([x.serial for x in within]), *readers])
         if any(x.serial < last for node in later for x in self._inside(node)):
             return False
         own = made.recorded = {
             y
             for x in (*results, *made.instead.values(), *joined)
             if x.serial > newest
-            for y in _with_inputs(x, last)
+            for y in _with_inputs(x, newest)
         }
         # The results of a loop have the numbers after its own, those that are asked for later as
         # well.
@@ -411,9 +372,7 @@ class _Loop(ResultsOfSteps):
         items = {x.serial + k: x for x, count in counts.items() for k in range(1, count + 1)}
         numbers = {x: x.serial for x in own}
         serial = last - len(own) - sum(counts.values())
-        first = self.steps.first
-        earliest = max([x.serial for x in self.recorded.nodes[first : first + self.steps.period]])
-        if serial <= earliest:
+        if serial <= max([y.serial for x in own for y in x.inputs if y not in own], default=0):
             return False
         for x in in_order_of_recording(own):
             loop = items.get(x.serial)

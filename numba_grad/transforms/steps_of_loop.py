@@ -54,9 +54,7 @@ class StepsOfLoop:
     def _with_steps_before(self, reads: dict[int, list[int]]) -> dict[int, list[int]]:
         """Take in the steps before those that repeat; returns what others read, then."""
         read_any = any(self._reads_any_row(place) for place, _ in self.sequences)
-        if self.picked or read_any or any(
-            self._writes_anywhere(place) for place in self.assigned
-        ):
+        if self.picked or read_any or any(self._writes_anywhere(place) for place in self.assigned):
             return reads  # which of all rows it would read, or write, is not known
         while True:
             initial = {key: self._initial_number(*key) for key in self.carried}
