@@ -83,8 +83,9 @@ def reroll(
     # Maybe there is a loop only if steps look at what those before have written, or where the rows
     # that they read are.
     attempts = [(order, taken) for taken in ((written, {}) if written else ({},))]
-    orders = rows_next_to_readers(order, limits.steps), parts_next_to_sources(order, fixed)
-    attempts += [(moved, {}) for moved in orders if moved is not None]
+    if limits.largest_row is not None:  # once: each look takes as long as the first
+        orders = rows_next_to_readers(order, limits.steps), parts_next_to_sources(order, fixed)
+        attempts += [(moved, {}) for moved in orders if moved is not None]
     for order, taken in attempts:
         recorded = RecordedGraph(
             order, fixed, read_at_calls, fewest, limits.steps, limits.largest_value, taken
@@ -100,7 +101,10 @@ def _loop_of(
 ) -> Rerolled | None:
     candidates = [(recorded, recorded.repetition(), limits)]
     reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
-    for freed in (recorded.with_any_rows, recorded.with_any_elements) if reads_rows else ():
+    freeing = [recorded.with_any_rows] if reads_rows else []
+    if limits.largest_row is not None:
+        freeing.append(recorded.with_any_elements)
+    for freed in freeing:
         longest = max([_size(steps) for _, steps, _ in candidates])
         if 2 * longest >= len(recorded.nodes):
             break
