@@ -11,10 +11,17 @@ from collections.abc import Collection, Sequence
 from numba_grad.graph.node import OPS, Node
 
 _SLICE = OPS["slice"]
-_NEAR = 2  # positions behind what a part is of
 
 
-def rows_next_to_readers(order: Sequence[Node], fewest: int) -> Sequence[Node] | None:
+def other_orders(
+    order: Sequence[Node], fixed: Collection[Node], fewest: int
+) -> list[Sequence[Node]]:
+    """Those in which there may be loops of at least so many steps that `order` does not show."""
+    orders = _rows_next_to_readers(order, fewest), _parts_next_to_sources(order, fixed, fewest)
+    return [x for x in orders if x is not None]
+
+
+def _rows_next_to_readers(order: Sequence[Node], fewest: int) -> Sequence[Node] | None:
     """The same order, but that many rows of an array, taken one after the other before a loop
     (`list(x)`, or what a loop before has left), come where they are first read. None if there are
     none that others read in this order, one in each step."""
@@ -53,23 +60,30 @@ def _runs_of_rows(order: Sequence[Node]) -> list[list[Node]]:
     return runs
 
 
-def parts_next_to_sources(order: Sequence[Node], fixed: Collection[Node]) -> Sequence[Node] | None:
-    """The same order, but that parts of what was computed long before, of each value one, come
-    right after it: `[y[0] for y in states]`, so that steps leave the part alone. None if there are
-    none."""
+def _parts_next_to_sources(
+    order: Sequence[Node], fixed: Collection[Node], fewest: int
+) -> Sequence[Node] | None:
+    """The same order, but that parts that are taken of what a loop has left, of each value one
+    (`[y[0] for y in states]`), come right after it, so that steps leave the part alone. None if
+    there are none."""
     numbers = {x: number for number, x in enumerate(order)}
     readers = Counter([x for node in order for x in node.inputs])
-    parts = {}
-    for number, node in enumerate(order):
-        if (
-            node.op is _SLICE
-            and node not in fixed
-            and 2 * node.type.size <= node.inputs[0].type.size
-        ):
-            source = node.inputs[0]
-            is_far = source in numbers and number - numbers[source] > _NEAR
-            if is_far and readers[source] == 1:
-                parts[source] = node
+    alike: dict[object, list[Node]] = {}  # by their types
+    for node in order:
+        if node.op is _SLICE and node not in fixed:
+            [source] = node.inputs
+            if (
+                source in numbers
+                and readers[source] == 1
+                and 2 * node.type.size <= source.type.size
+            ):
+                alike.setdefault((node.type, source.type), []).append(node)
+    parts: dict[Node, Node] = {}  # by what they are parts of
+    for nodes in alike.values():
+        # All of them are taken once all of that is computed.
+        is_later = numbers[nodes[0]] > max([numbers[x.inputs[0]] for x in nodes])
+        if is_later and len(nodes) >= fewest:
+            parts |= {x.inputs[0]: x for x in nodes}
     if not parts:
         return None
     moved = set(parts.values())
@@ -77,7 +91,6 @@ def parts_next_to_sources(order: Sequence[Node], fixed: Collection[Node]) -> Seq
     for node in order:
         if node not in moved:
             found.append(node)
-            while node in parts:
-                node = parts[node]
-                found.append(node)
+            if node in parts:
+                found.append(parts[node])
     return found

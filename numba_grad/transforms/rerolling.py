@@ -32,7 +32,7 @@ from numba_grad.transforms.loops_in_steps import (
     in_runs,
     with_loops_inside,
 )
-from numba_grad.transforms.order_of_steps import parts_next_to_sources, rows_next_to_readers
+from numba_grad.transforms.order_of_steps import other_orders
 from numba_grad.transforms.repeated_steps import RecordedGraph, Steps, is_fit
 from numba_grad.transforms.rerolled import Rerolled, ResultsOfSteps
 from numba_grad.transforms.rows_of_steps import (
@@ -84,8 +84,7 @@ def reroll(
     # that they read are.
     attempts = [(order, taken) for taken in ((written, {}) if written else ({},))]
     if limits.largest_row is not None:  # once: each look takes as long as the first
-        orders = rows_next_to_readers(order, limits.steps), parts_next_to_sources(order, fixed)
-        attempts += [(moved, {}) for moved in orders if moved is not None]
+        attempts += [(moved, {}) for moved in other_orders(order, fixed, limits.steps)]
     for order, taken in attempts:
         recorded = RecordedGraph(
             order, fixed, read_at_calls, fewest, limits.steps, limits.largest_value, taken

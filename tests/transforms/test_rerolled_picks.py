@@ -96,7 +96,7 @@ def test_gradients_are_those_of_the_steps(
     found = WAYS[way](f, WEIGHTS, ROWS)
     for x, y in zip(found, expected, strict=True):
         numpy.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-13)
-    assert max(loops) >= 56
+    assert way != "jit" or max(loops) >= 56
 
 
 def operations(f: Program) -> list[str]:
