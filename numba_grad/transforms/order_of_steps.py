@@ -15,10 +15,17 @@ _SLICE = OPS["slice"]
 
 def other_orders(
     order: Sequence[Node], fixed: Collection[Node], fewest: int
-) -> list[Sequence[Node]]:
-    """Those in which there may be loops of at least so many steps that `order` does not show."""
-    orders = _rows_next_to_readers(order, fewest), _parts_next_to_sources(order, fixed, fewest)
-    return [x for x in orders if x is not None]
+) -> list[tuple[Sequence[Node], Collection[Node]]]:
+    """Those in which there may be loops of at least so many steps that `order` does not show, each
+    with what stands before others that were recorded earlier."""
+    orders: list[tuple[Sequence[Node], Collection[Node]]] = []
+    rows_moved = _rows_next_to_readers(order, fewest)
+    if rows_moved is not None:
+        orders.append((rows_moved, ()))
+    parts_moved = _parts_next_to_sources(order, fixed, fewest)
+    if parts_moved is not None:
+        orders.append(parts_moved)
+    return orders
 
 
 def _rows_next_to_readers(order: Sequence[Node], fewest: int) -> Sequence[Node] | None:
@@ -62,10 +69,10 @@ def _runs_of_rows(order: Sequence[Node]) -> list[list[Node]]:
 
 def _parts_next_to_sources(
     order: Sequence[Node], fixed: Collection[Node], fewest: int
-) -> Sequence[Node] | None:
+) -> tuple[Sequence[Node], Collection[Node]] | None:
     """The same order, but that parts that are taken of what a loop has left, of each value one
-    (`[y[0] for y in states]`), come right after it, so that steps leave the part alone. None if
-    there are none."""
+    (`[y[0] for y in states]`), come right after it, so that steps leave the part alone; and
+    these parts. None if there are none."""
     numbers = {x: number for number, x in enumerate(order)}
     readers = Counter([x for node in order for x in node.inputs])
     alike: dict[object, list[Node]] = {}  # by their types
@@ -93,4 +100,4 @@ def _parts_next_to_sources(
             found.append(node)
             if node in parts:
                 found.append(parts[node])
-    return found
+    return found, moved

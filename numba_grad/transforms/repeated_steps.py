@@ -114,6 +114,7 @@ class RecordedGraph:
         self.read_earlier: set[int] = set()  # and of others, that the array has had before
         self.windows: set[int] = set()  # of several rows, whose inputs are these rows
         self.base_rows: dict[BaseRow, int] = {}  # those that no step has assigned, as numbers
+        self.moved: Collection[Node] = ()  # what stands before others that were recorded earlier
         self.any_rows = False  # whether each step may read any row of an array
         # Reads of one element, whose row is the place in all of the array.
         self.are_elements = np.zeros(len(order), bool)

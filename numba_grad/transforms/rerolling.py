@@ -82,13 +82,14 @@ def reroll(
         written = parts_written_in(order, fixed, read_at_calls)
     # Maybe there is a loop only if steps look at what those before have written, or where the rows
     # that they read are.
-    attempts = [(order, taken) for taken in ((written, {}) if written else ({},))]
+    attempts = [(order, (), taken) for taken in ((written, {}) if written else ({},))]
     if limits.largest_row is not None:  # once: each look takes as long as the first
-        attempts += [(moved, {}) for moved in other_orders(order, fixed, limits.steps)]
-    for order, taken in attempts:
+        attempts += [(*other, {}) for other in other_orders(order, fixed, limits.steps)]
+    for order, moved, taken in attempts:
         recorded = RecordedGraph(
             order, fixed, read_at_calls, fewest, limits.steps, limits.largest_value, taken
         )
+        recorded.moved = moved
         made = _loop_of(recorded, known, limits)
         if made is not None:
             return made
@@ -100,7 +101,8 @@ def _loop_of(
 ) -> Rerolled | None:
     candidates = [(recorded, recorded.repetition(), limits)]
     reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
-    freeing = [recorded.with_any_rows] if reads_rows else []
+    freeing: list[Callable[[], RecordedGraph | None]] = []
+    freeing += [recorded.with_any_rows] if reads_rows else []
     if limits.largest_row is not None:
         freeing.append(recorded.with_any_elements)
     for freed in freeing:
@@ -360,7 +362,7 @@ class _Loop(ResultsOfSteps):
         later = nodes[self.steps.end :]
         # Steps may have what was recorded after them (`order_of_steps.py`).
         readers = [x.serial - 1 for x in later if not within.isdisjoint(x.inputs)]
-        last = min([max([x.serial for x in within]), *readers])
+        last = min([max([x.serial for x in within if x not in self.recorded.moved]), *readers])
         if any(x.serial < last for node in later for x in self._inside(node)):
             return False
         own = made.recorded = {
