@@ -5,10 +5,17 @@ from collections.abc import Sequence
 from numba_grad.graph.node import Node, argument, recording
 from numba_grad.graph.walk import rebuilt
 from numba_grad.ops.families import reshape
+from numba_grad.transforms.assigned_rows import row_axis
 from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loops_in_steps import one_after_the_other
-from numba_grad.transforms.rows_of_steps import as_read_again, row_of
-from numba_grad.transforms.steps_of_loop import Reads, StepsOfLoop
+from numba_grad.transforms.rows_of_steps import (
+    as_read_again,
+    elements_of,
+    picked_row,
+    row_of,
+    rows_in_front,
+)
+from numba_grad.transforms.steps_of_loop import WHICH_ROW, Reads, StepsOfLoop
 
 # What reads an array, of which each has a row, or one which has all of it.
 Read = tuple[list[Reads], Node]
@@ -71,6 +78,8 @@ class BodyOfStep:
         given = [self._input((place, k), x, y) for k, (x, y) in enumerate(pairs)]
         if number in recorded.read_again or number in recorded.windows:
             return as_read_again(node, given, recorded.read_within.get(number))
+        if (place, WHICH_ROW) in self.rows:
+            return self._picked(place, given[0])
         # A step that says `y[0]` several times is differentiated as if it said so once.
         own = int(recorded.signatures[number]), int(recorded.row_starts[number])
         key = (*own, *map(id, given))
@@ -78,6 +87,16 @@ class BodyOfStep:
             with recording(node.requires_grad):  # not of what the user has recorded without
                 self.views[key] = rebuilt(node, tuple(given), {})
         return self.views[key]
+
+    def _picked(self, place: int, x: Node) -> Node:
+        """A row of what a step computes, in each step another one."""
+        node = self.recorded.nodes[self.first + place]
+        with recording(node.requires_grad):
+            if self.recorded.are_elements[self.first + place]:
+                x, params = elements_of(x)
+            else:
+                x, params = rows_in_front(x, node.params, row_axis(node))
+            return reshape(picked_row(x, params, self._row((place, WHICH_ROW))), node.shape)
 
     def _input(self, key: Reads, number: int, following: int) -> Node:
         """What has this number in the first of the steps, and the other one in the next."""

@@ -5,6 +5,7 @@ inputs are at the same distance (in this step or an earlier one), or the same no
 numbers and rows that follow each other.
 """
 
+import copy
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,10 @@ class RecordedGraph:
         self.read_earlier: set[int] = set()  # and of others, that the array has had before
         self.windows: set[int] = set()  # of several rows, whose inputs are these rows
         self.base_rows: dict[BaseRow, int] = {}  # those that no step has assigned, as numbers
+        self.moved: Collection[Node] = ()  # what stands before others that were recorded earlier
+        self.any_rows = False  # whether each step may read any row of an array
+        # Reads of one element, whose row is the place in all of the array.
+        self.are_elements = np.zeros(len(order), bool)
         if (self.row_accesses == RowAccess.ASSIGNS).any():
             self._take_few_rows_for_operations()
             self._read_assigned_rows()
@@ -272,6 +277,38 @@ class RecordedGraph:
         number = int(self.inputs_in_graph[self.first_inputs[assigned]])
         return number if number >= 0 else assigned
 
+    def with_any_rows(self) -> "RecordedGraph":
+        """The same graph, whose steps may read any row of what others read the same of, be it an
+        array or what a step has computed."""
+        other = copy.copy(self)
+        other.any_rows = True
+        return other
+
+    def with_any_elements(self) -> "RecordedGraph | None":
+        """The same, where a read of one element, anywhere in an array, is one of such a row; None
+        if few are."""
+        reads = (self.row_accesses == RowAccess.READS) & (self.signatures > 1)
+        places: dict[int, tuple[Any, ...]] = {}
+        for number in np.flatnonzero(reads).tolist():
+            node = self.nodes[number]
+            if node.type.size == 1 and len(node.inputs[0].shape) > 1:
+                places[number] = node.type, node.inputs[0].type, node.params.get("dropped")
+        if len(places) < self.fewest_steps:
+            return None
+        other = self.with_any_rows()
+        other.signatures, other.row_starts = self.signatures.copy(), self.row_starts.copy()
+        other.are_elements = self.are_elements.copy()
+        kinds: dict[tuple[Any, ...], int] = {}
+        kind = int(self.signatures.max(initial=0)) // 2 + 1
+        for number, key in places.items():
+            node = self.nodes[number]
+            other.signatures[number] = 2 * kinds.setdefault(key, kind + len(kinds))
+            other.signatures[number] += node.requires_grad
+            starts, shape = node.params["starts"], node.inputs[0].shape
+            other.row_starts[number] = np.ravel_multi_index(starts, shape)
+            other.are_elements[number] = True
+        return other
+
     def assigns_row(self, number: int) -> bool:
         """Whether it changes an array that is no part of a loop."""
         return number >= 0 and bool(self.are_written[number])
@@ -352,9 +389,9 @@ class RecordedGraph:
         operations = sum(family in ("elementwise", "reduction") for family in families)
         return operations >= LONG_STEP and "contraction" not in families
 
-    def repetition(self, *, any_rows: bool = False) -> Steps | None:
+    def repetition(self) -> Steps | None:
         """The steps that cover most of the graph; of almost equal ones, the shortest, as twice a
-        period is one as well. With `any_rows` each step may read any row of an array."""
+        period is one as well."""
         best: Steps | None = None
         periods = self._periods()
         # Steps whose halves or thirds are alike, as those of Heun and Runge, have no operation
@@ -364,7 +401,7 @@ class RecordedGraph:
             covered = 0 if best is None else best.end - best.first
             if period in multiples and 10 * covered > 8 * len(self.nodes):
                 break
-            steps = self._steps(period, any_rows)
+            steps = self._steps(period)
             if steps is None:
                 continue
             size = steps.end - steps.first
@@ -415,7 +452,7 @@ class RecordedGraph:
         frequent = np.argsort(-counts, kind="stable")[:_PERIODS]
         return frequent[counts[frequent] > 0].tolist()
 
-    def _steps(self, period: int, any_rows: bool) -> Steps | None:
+    def _steps(self, period: int) -> Steps | None:
         """The longest repetition at this distance."""
         signatures, arities = self.signatures, self.arities
         alike = (signatures[:-period] == signatures[period:]) & (signatures[period:] != 0)
@@ -427,7 +464,7 @@ class RecordedGraph:
         starts, ends = _runs(alike)
         is_long = ends - starts >= least
         for start, end in zip(starts[is_long].tolist(), ends[is_long].tolist(), strict=True):
-            repeats[start:end], kinds[start:end] = self._kinds(period, start, end, any_rows)
+            repeats[start:end], kinds[start:end] = self._kinds(period, start, end)
         # A pair that repeats, and the next one in the same way.
         repeats = repeats[:-period] & repeats[period:] & (kinds[:-period] == kinds[period:])
         start, run = _longest_run(repeats)
@@ -436,9 +473,7 @@ class RecordedGraph:
             return None
         return Steps(start, period, count, rest)
 
-    def _kinds(
-        self, period: int, start: int, end: int, any_rows: bool
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _kinds(self, period: int, start: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         """For nodes that have the same operations a period later, whether they go on to these as
         steps do, and a number that says how their inputs do."""
         first_inputs = self.first_inputs
@@ -461,10 +496,11 @@ class RecordedGraph:
         moves = self.row_starts[start + period : end + period] - self.row_starts[start:end]
         assigns = self.row_accesses[start:end] == RowAccess.ASSIGNS
         is_of_one = _sums(is_equal, firsts) > 0
+        reads_any = self.any_rows & (self.row_accesses[start:end] == RowAccess.READS)
+        is_of_one |= reads_any & (_sums(of_step, firsts) > 0)
         goes_on = _sums(kind == 0, firsts) == 0
         goes_on &= np.where(assigns, moves != 0, (moves == 0) | is_of_one)
-        if any_rows:
-            moves[self.row_accesses[start:end] == RowAccess.READS] = 0
+        moves[reads_any] = 0
         return goes_on, kinds * 1000003 + moves
 
 

@@ -32,11 +32,18 @@ from numba_grad.transforms.loops_in_steps import (
     in_runs,
     with_loops_inside,
 )
+from numba_grad.transforms.order_of_steps import other_orders
 from numba_grad.transforms.repeated_steps import RecordedGraph, Steps, is_fit
 from numba_grad.transforms.rerolled import Rerolled
 from numba_grad.transforms.results_of_steps import ResultsOfSteps
-from numba_grad.transforms.rows_of_steps import any_rows, blocks, flipped, rows_in_front
-from numba_grad.transforms.steps_of_loop import Reads
+from numba_grad.transforms.rows_of_steps import (
+    any_rows,
+    blocks,
+    elements_of,
+    flipped,
+    rows_in_front,
+)
+from numba_grad.transforms.steps_of_loop import WHICH_ROW, Reads
 from numba_grad.transforms.written_parts import WrittenPart, parts_written_in
 
 if TYPE_CHECKING:
@@ -45,7 +52,7 @@ if TYPE_CHECKING:
 _SAMPLES = 1024  # of the nodes of a long graph, for a first look at them
 _LONGEST_DELAY = 8  # steps back that a step may read
 _MOST_LEFT = 6  # steps at either end that stay as they are
-_NO_LOOP = 1 << 62  # operations of a loop that is not done all at once
+_ONE_SEGMENT = 600  # operations that are compiled as a whole, whatever they repeat
 
 
 class Limits(NamedTuple):
@@ -74,11 +81,16 @@ def reroll(
     written: Mapping[Node, WrittenPart] = {}
     if limits.largest_row is not None:  # in a compiled function
         written = parts_written_in(order, fixed, read_at_calls)
-    # Maybe there is a loop only if steps look at what those before have written.
-    for taken in (written, {}) if written else ({},):
+    # Maybe there is a loop only if steps look at what those before have written, or where the rows
+    # that they read are.
+    attempts = [(order, (), taken) for taken in ((written, {}) if written else ({},))]
+    if limits.largest_row is not None:  # once: each look takes as long as the first
+        attempts += [(*other, {}) for other in other_orders(order, fixed, limits.steps)]
+    for order, moved, taken in attempts:
         recorded = RecordedGraph(
             order, fixed, read_at_calls, fewest, limits.steps, limits.largest_value, taken
         )
+        recorded.moved = moved
         made = _loop_of(recorded, known, limits)
         if made is not None:
             return made
@@ -88,17 +100,27 @@ def reroll(
 def _loop_of(
     recorded: RecordedGraph, known: Callable[[CallTarget], CallTarget], limits: Limits
 ) -> Rerolled | None:
-    candidates = [(recorded.repetition(), limits)]
+    candidates = [(recorded, recorded.repetition(), limits)]
     reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
-    if reads_rows and 2 * _size(candidates[0][0]) < len(recorded.nodes):
-        # All at once, by index arrays, steps may read any rows: a sum over a list of bonds, or all
-        # passes of a loop in a loop.
-        found = recorded.repetition(any_rows=True), limits._replace(nodes=_NO_LOOP)
-        candidates.insert(0 if _size(found[0]) > 2 * _size(candidates[0][0]) else 1, found)
-    for steps, limits in candidates:
-        if steps is None or not recorded.is_worth_while(steps):
+    freeing: list[Callable[[], RecordedGraph | None]] = []
+    freeing += [recorded.with_any_rows] if reads_rows else []
+    if limits.largest_row is not None:
+        freeing.append(recorded.with_any_elements)
+    for freed in freeing:
+        longest = max([_size(steps) for _, steps, _ in candidates])
+        if 2 * longest >= len(recorded.nodes):
+            break
+        # By index arrays, steps may read any rows: a sum over a list of bonds, all passes of a loop
+        # in a loop. Steps that are not done all at once read them as quickly where they are.
+        free = freed()
+        if free is None:
             continue
-        made = _Loop(recorded, steps, known, limits).made()
+        found = free, free.repetition(), limits._replace(nodes=max(limits.nodes, _ONE_SEGMENT))
+        candidates.insert(0 if _size(found[1]) > 2 * longest else len(candidates), found)
+    for graph, steps, limits in candidates:
+        if steps is None or not graph.is_worth_while(steps):
+            continue
+        made = _Loop(graph, steps, known, limits).made()
         if made is not None:
             return made
     return None
@@ -169,6 +191,8 @@ class _Loop(ResultsOfSteps):
         step = BodyOfStep(self, rows, self._numbers_of_passes())
         body: CallTarget | None = step.target
         if steps.inner_period:
+            if self.picked:
+                return None
             body = with_loops_inside(body, self._loop_inside)
             if body is None:
                 return None
@@ -226,7 +250,8 @@ class _Loop(ResultsOfSteps):
                 if x is None:
                     return None
                 found.append(([key], x))
-        return found
+        picked = [(place, leaf(self._row_starts(place).copy())) for place in self.picked]
+        return [*found, *[([(place, WHICH_ROW)], rows) for place, rows in picked]]
 
     def _sequence(self, run: list[Reads]) -> Node | None:
         """What a step reads one row of: numbers, or rows of an array."""
@@ -257,7 +282,11 @@ class _Loop(ResultsOfSteps):
         column = self._column(number, k)
         reader = recorded.nodes[number]
         axis = row_axis(reader)
-        x, params = rows_in_front(recorded.node(int(column[0])), reader.params, axis)
+        x = recorded.node(int(column[0]))
+        if recorded.are_elements[number]:
+            x, params = elements_of(x)
+        else:
+            x, params = rows_in_front(x, reader.params, axis)
         if self._reads_any_row(place):
             return any_rows(x, params, self._row_starts(place)) if len(run) == 1 else None
         first, move = self._rows(number)
@@ -328,16 +357,20 @@ class _Loop(ResultsOfSteps):
         """Give what was recorded now the serial numbers of the last steps, if they have so many:
         inputs have smaller ones than users, among what came before and after as well."""
         joined = [x for pieces in made.others.values() for x in pieces]
-        newest = self.recorded.nodes[-1].serial
-        last = self.recorded.nodes[self.steps.end - 1].serial
-        later = self.recorded.nodes[self.steps.end :]
+        nodes = self.recorded.nodes
+        newest = max([x.serial for x in nodes])
+        within = set(nodes[self.steps.first : self.steps.end])
+        later = nodes[self.steps.end :]
+        # Steps may have what was recorded after them (`order_of_steps.py`).
+        readers = [x.serial - 1 for x in later if not within.isdisjoint(x.inputs)]
+        last = min([max([x.serial for x in within if x not in self.recorded.moved]), *readers])
         if any(x.serial < last for node in later for x in self._inside(node)):
             return False
         own = made.recorded = {
             y
             for x in (*results, *made.instead.values(), *joined)
             if x.serial > newest
-            for y in _with_inputs(x, last)
+            for y in _with_inputs(x, newest)
         }
         # The results of a loop have the numbers after its own, those that are asked for later as
         # well.
@@ -345,7 +378,7 @@ class _Loop(ResultsOfSteps):
         items = {x.serial + k: x for x, count in counts.items() for k in range(1, count + 1)}
         numbers = {x: x.serial for x in own}
         serial = last - len(own) - sum(counts.values())
-        if serial <= self.recorded.nodes[self.steps.first + self.steps.period].serial:
+        if serial <= max([y.serial for x in own for y in x.inputs if y not in own], default=0):
             return False
         for x in in_order_of_recording(own):
             loop = items.get(x.serial)

@@ -27,6 +27,11 @@ def rows_in_front(x: Node, params: Mapping[str, Any], axis: int) -> tuple[Node, 
     return record(OPS["transpose"], (x,), {"axes": axes}), moved
 
 
+def elements_of(x: Node) -> tuple[Node, Mapping[str, Any]]:
+    """All elements of an array as rows, and the params of a slice of one of them."""
+    return reshape(x, (x.type.size,)), {"starts": (0,), "sizes": (1,), "steps": (1,)}
+
+
 def rows_along(rows: Node, axis: int) -> Node:
     """Rows that lie along the first axis, along another one."""
     if not axis:
@@ -43,6 +48,14 @@ def any_rows(x: Node, params: Mapping[str, Any], starts: np.ndarray) -> Node | N
     rows = OPS["gather"](x, leaf(starts.copy()), checked=False)
     part = region_params((0, *params["starts"][1:]), (1, *params["steps"][1:]))
     return record(_SLICE, (rows,), {**part, "sizes": (len(starts), *sizes)})
+
+
+def picked_row(x: Node, params: Mapping[str, Any], row: Node) -> Node:
+    """The slice of these params, but of the row that is told."""
+    _, *sizes = params["sizes"]
+    picked = OPS["gather"](x, row, checked=False)
+    part = region_params(params["starts"][1:], params["steps"][1:])
+    return record(_SLICE, (picked,), {**part, "sizes": tuple(sizes)}) if sizes else picked
 
 
 def blocks(x: Node, params: Mapping[str, Any], first: int, move: int, count: int) -> Node | None:

@@ -14,6 +14,7 @@ from numba_grad.transforms.repeated_steps import RecordedGraph, Steps
 from numba_grad.transforms.steps_before import Carried, Comparison, StepBefore
 
 Reads = tuple[int, int]  # a place in a step, and which input of it
+WHICH_ROW = -1  # stands for an input, of a slice of what a step computes: the row that it is of
 _NEARLY = 1.03  # as many bytes
 _NEVER = 1e15
 
@@ -29,6 +30,7 @@ class StepsOfLoop:
         self.constants: dict[int, Node] = {}  # by number
         self.constant_reads: dict[Reads, int] = {}  # what reads each of them
         self.sequences: list[Reads] = []  # what reads rows
+        self.picked: list[int] = []  # places of any row of what a step computes
         # Places of what is the same in all steps, and the first place that has the same, as that of
         # `p[0]`, which steps say again and again.
         self.invariant: dict[int, int] = {}
@@ -51,9 +53,8 @@ class StepsOfLoop:
 
     def _with_steps_before(self, reads: dict[int, list[int]]) -> dict[int, list[int]]:
         """Take in the steps before those that repeat; returns what others read, then."""
-        if any(self._reads_any_row(place) for place, _ in self.sequences) or any(
-            self._writes_anywhere(place) for place in self.assigned
-        ):
+        read_any = any(self._reads_any_row(place) for place, _ in self.sequences)
+        if self.picked or read_any or any(self._writes_anywhere(place) for place in self.assigned):
             return reads  # which of all rows it would read, or write, is not known
         while True:
             initial = {key: self._initial_number(*key) for key in self.carried}
@@ -128,7 +129,7 @@ class StepsOfLoop:
         first, period = steps.first, steps.period
         carried: dict[Carried, None] = {}
         self.constants, self.sequences, self.invariant, self.assigned = {}, [], {}, {}
-        self.constant_reads = {}
+        self.constant_reads, self.picked = {}, []
         first_places: dict[tuple[Any, ...], int] = {}
         for place in range(period):
             number = first + place
@@ -142,6 +143,9 @@ class StepsOfLoop:
             following = recorded.inputs_of(number + period)
             for k, (x, y) in enumerate(zip(recorded.inputs_of(number), following, strict=True)):
                 if y - x == period and x >= 0:
+                    if row_moves:
+                        is_invariant = False
+                        self.picked.append(place)
                     if x >= first:
                         is_invariant = is_invariant and x - first in self.invariant
                         continue

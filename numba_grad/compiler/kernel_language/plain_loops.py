@@ -2,7 +2,7 @@
 equal distances.
 
 A kernel is plain if all of its innermost loops are such, or scalar by the emitter's choice
-(`opaque`).
+(`opaque`, `keep_scalar`).
 """
 
 import ast
@@ -30,6 +30,7 @@ _FUNCTIONS = _LONG_FUNCTIONS | vector_functions.SHORT
 _OTHER_KINDS = frozenset(
     [ast.While, ast.Break, ast.Continue, ast.IfExp, ast.BoolOp, ast.Attribute, ast.AugAssign]
 )
+_STATEMENTS_A_SUM = 100  # statements of a loop over a block of rows, for each of its sums
 COMPARISONS = {
     ast.Lt: "<",
     ast.LtE: "<=",
@@ -65,14 +66,18 @@ def plain_element(
     functions = _FUNCTIONS.intersection(outer)
     if not (_PLAIN_NAMES | functions).issuperset(outer):
         return None
-    dtypes = {}
+    dtypes, blocks = {}, set()
     for statement in definition.body:
         match statement:
             case ast.Assign(
                 targets=[ast.Name(id=buffer)],
-                value=ast.Call(func=ast.Name(id="buffer"), args=[_, _, ast.Name(id=name)]),
+                value=ast.Call(
+                    func=ast.Name(id="buffer" | "local" as kind), args=[*_, ast.Name(id=name)]
+                ),
             ):
                 dtypes[buffer] = name
+                if kind == "local":
+                    blocks.add(buffer)
     found = {dtypes[name] for name in inside if name in dtypes} or set(dtypes.values())
     dtype = next(iter(found - {"bool_"}), None)
     if len(found - {"bool_"}) != 1 or dtype is None:
@@ -82,6 +87,10 @@ def plain_element(
         return None
     for loop in loops:
         if not loop.is_plain(dtype in _INTEGERS, "stores_apart" in names):
+            return None
+        # After each block of rows, vectors of sums are added up.
+        is_of_block = any(not blocks.isdisjoint(uses.names) for uses in loop.uses)
+        if is_of_block and _STATEMENTS_A_SUM * len(loop.sums) > len(loop.uses):
             return None
         # Vectors of elements that are no neighbours are twice the code.
         if loop.strided and "few_points" in names:
@@ -108,6 +117,8 @@ def is_scalar(node: ast.For) -> bool:
     """Whether LLVM is told to leave a loop as it is."""
     match node.body[0]:
         case ast.Assign(value=ast.Call(func=ast.Name(id="opaque"))):
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Name(id="keep_scalar"))):
             return True
     return False
 

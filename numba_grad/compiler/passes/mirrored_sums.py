@@ -178,6 +178,9 @@ _SIGN_RULES: dict[str, Callable[..., _Term | None]] = {
 _EVEN = ("square", "absolute", "cos", "cosh")  # f(-x) is f(x), also for zeros
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 _BLIND_TO_SIGNS_OF_ZEROS = (*_COMPARISONS, *_EVEN, "exp", "exp2")
+# How far sums are looked into at symbols that other sums bind. Steps of particles that act on each
+# other are sums in sums without end, each at one more symbol than the one around it.
+_SUMS_IN_SUMS = 1
 _COMMUTATIVE = ("add", "multiply", "equal", "not_equal", "logical_and", "logical_or")
 
 
@@ -207,6 +210,8 @@ def _reads(node: Node, indices: Indices) -> list[tuple[Node, Indices]]:
             rest = iter(indices)
             # Bound symbols: a level that is free in `indices`, the axis, its extent.
             level = 1 + max((i[0] for i in indices if isinstance(i, tuple)), default=0)
+            if level > _SUMS_IN_SUMS:
+                return []
             inner = [
                 (level, axis, n) if axis in node.params["axes"] else next(rest)
                 for axis, n in enumerate(x.shape)

@@ -43,6 +43,7 @@ def row_and_column_sums(outputs: list[Node], constants: Mapping[Node, np.ndarray
     order = toposort(outputs, stop=lambda x: x.value is not None)
     replaced: dict[Node, Node] = {}
     inside: set[Node] = set()  # of sums that are joined already
+    terms = Terms()
     for node in reversed(order):
         if (node.op is not _ADD and node.op is not _SUBTRACT) or node in inside:
             continue
@@ -50,7 +51,7 @@ def row_and_column_sums(outputs: list[Node], constants: Mapping[Node, np.ndarray
         if added.are_of_both_sides():
             with recording(False):
                 try:
-                    replaced[node] = added.joined(constants)
+                    replaced[node] = added.joined(constants, terms)
                 except _Costly:
                     continue
             inside |= added.nodes
@@ -93,11 +94,11 @@ class _Added:
             and prod(x.shape[p + 1 : q]) == 1
         )
 
-    def joined(self, constants: Mapping[Node, np.ndarray]) -> Node:
+    def joined(self, constants: Mapping[Node, np.ndarray], terms: Terms) -> Node:
         # Along the later axis arrays are contiguous.
         p, q = sorted({x.params["axes"][0] for x, _ in self.sums})
         is_large = self.sums[0][0].inputs[0].type.size > _LARGE
-        turned = _Turned(constants, _MOST_OF_LARGE if is_large else _MOST_ADDITIONS)
+        turned = _Turned(constants, terms, _MOST_OF_LARGE if is_large else _MOST_ADDITIONS)
         total: Node | None = None
         for x, is_added in self.sums:
             is_by_rows = x.params["axes"] == (q,)
@@ -115,10 +116,12 @@ class _Added:
 class _Turned:
     """Nodes with two axes exchanged."""
 
-    def __init__(self, constants: Mapping[Node, np.ndarray], most_additions: int) -> None:
+    def __init__(
+        self, constants: Mapping[Node, np.ndarray], terms: Terms, most_additions: int
+    ) -> None:
         self.constants = constants
         self.most_additions = most_additions
-        self.terms = Terms()
+        self.terms = terms
         self.additions = 0.0  # for each element of the matrix
         self.made: dict[tuple[Node, int, int], Node] = {}
 
