@@ -9,10 +9,17 @@ import importlib
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from numba_grad import forks
-from numba_grad.compiler.building import cache, compile_log, job_start, parallel_build
+from numba_grad.compiler.building import (
+    cache,
+    compile_log,
+    job_start,
+    kernel_image,
+    parallel_build,
+)
 from numba_grad.config import config
 from numba_grad.errors import KernelError
 from numba_grad.fresh_thread import unbroken
@@ -130,18 +137,44 @@ def build_all(sources: Iterable[str]) -> list[LoadedKernel]:
 def build_requests(requests: Sequence[KernelRequest]) -> list[LoadedKernel]:
     """The kernels, or other C functions, that are asked for; missing ones are compiled together."""
     new = [request for request in requests if request not in _kernels]
+    if new:
+        image = _image(config.cache_directory)
+        new = [request for request in new if not _is_adopted(request, image.get(request))]
     missing = {request.key: request for request in new}
     _claims.make(missing, _addresses, lambda keys: _load(_object_codes([missing[k] for k in keys])))
     for request in new:
-        _kernels[request] = LoadedKernel(
-            _addresses[request.key],
-            request.source,
-            request.key,
-            request.entry_name,
-            request.signature,
-            request.is_quick,
-        )
+        _kernels[request] = _loaded(request, _addresses[request.key], request.key)
     return [_kernels[request] for request in requests]
+
+
+@functools.lru_cache(maxsize=4)
+def _image(directory: Path) -> kernel_image.Places:
+    """What the image of kernels that `directory` has, the one in force, had when first asked."""
+    image = kernel_image.read()
+    _addresses.update(image.values())
+    return image
+
+
+def _is_adopted(request: KernelRequest, found: tuple[str, int] | None) -> bool:
+    """Whether a kernel is one of the image, which has no key to be worked out."""
+    if found is None:
+        return False
+    key, address = found
+    _kernels[request] = _loaded(request, address, key)
+    with _counting:
+        _statistics.loads += 1
+    return True
+
+
+def _loaded(request: KernelRequest, address: int, key: str) -> LoadedKernel:
+    source, *others = request
+    return LoadedKernel(address, source, key, *others)
+
+
+def keep_together(kernels: Iterable[LoadedKernel]) -> None:
+    """Have later processes find these kernels in the image."""
+    image = _image(config.cache_directory)
+    kernel_image.add([kernel for kernel in kernels if kernel.request not in image])
 
 
 def is_compiled(request: KernelRequest) -> bool:
@@ -162,8 +195,11 @@ def stored(keys: Sequence[str]) -> list[StoredKernel]:
 
 
 def _load_stored(keys: list[str]) -> None:
+    _image(config.cache_directory)
     codes = {}
     for key in keys:
+        if key in _addresses:
+            continue
         code = cache.read(key)
         if code is None:
             raise KernelError(f"no kernel is stored under {key}")

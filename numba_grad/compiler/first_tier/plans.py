@@ -89,6 +89,8 @@ class _Shared:
         kernels = build_kernels([*requests, *_of_all_loops()])[: len(requests)]
         for kernel in kernels:
             self.builder.kernel(kernel)
+        # Of which other programs have some, too.
+        build.keep_together([x for x in kernels if x.is_quick or x.source is WALK])
         return dict(zip(sources, kernels, strict=True))
 
 
