@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
+import numpy as np
+
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
 from numba_grad.immutable import NamedTuple, immutable
@@ -144,13 +146,23 @@ def _fields(texts: Sequence[str]) -> tuple[Term, ...]:
 
 def expression_of(node: Node) -> Term:
     """What one element of an elementwise operation is, or a reduction with another value."""
+    return expression_for(expression_text(node), [x.dtype for x in node.inputs])
+
+
+def expression_text(node: Node) -> str:
+    """The same as it is written: for some dtypes it means something else."""
     text = node.op.expression
     if callable(text):
         text = text(**node.params)
     assert text is not None
+    return text
+
+
+def expression_for(text: str, dtypes: Sequence[np.dtype]) -> Term:
+    """What it means for operands of these dtypes."""
     term = parsed(text)
-    if isinstance(term, Operation) and term.symbol in COMPARISONS and len(node.inputs) == 2:
-        signs = "".join([x.dtype.kind for x in node.inputs])
+    if isinstance(term, Operation) and term.symbol in COMPARISONS and len(dtypes) == 2:
+        signs = "".join([dtype.kind for dtype in dtypes])
         if signs in ("iu", "ui"):
             return _exact_comparison(term.symbol, signs)
     return term

@@ -90,7 +90,7 @@ def _resolved(name: str, code: bytes) -> int:
 
 
 def resolved_anywhere(name: str, code: bytes) -> int:
-    """The same of a function that every process has by this name, such as those of the C library."""
+    """The same of a function that every process has, such as those of the C library."""
     if name in _given or name in special_functions.needed_by(code):
         return 0
     return object_files.address_in_process(name)

@@ -63,7 +63,7 @@ def _decoded(content: bytes | None) -> _Image:
     if content is None:
         return _EMPTY
     try:
-        places, called, code = marshal.loads(content)  # noqa: S302, its checksum was right
+        places, called, code = marshal.loads(content)
     except (ValueError, EOFError, TypeError):  # it was written by something else
         return _EMPTY
     return places, called, code

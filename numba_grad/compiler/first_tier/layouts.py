@@ -65,21 +65,30 @@ NO_ELEMENTS: tuple[int, ...] = (0,)
 ONE_ELEMENT: tuple[int, ...] = (1,)
 
 
-@functools.lru_cache(maxsize=1 << 12)  # a program has the same few again and again
+_Operand = tuple[Shape, Shape, np.dtype]
+
+
 def elementwise_loops(
-    shape: Shape,
-    strides: Shape,
-    dtype: np.dtype,
-    operands: tuple[tuple[Shape, Shape, np.dtype], ...],
+    shape: Shape, strides: Shape, dtype: np.dtype, operands: tuple[_Operand, ...]
 ) -> tuple[int, ...]:
     """The loops over a result and operands that are broadcast to it."""
-    if strides == strides_of(shape) and all(x[0] == shape and x[1] == strides for x in operands):
-        # As most are: element by element, side by side.
-        size = math.prod(shape)
-        if size < 2:
-            return ONE_ELEMENT if size else NO_ELEMENTS
-        unused = [0] * (POINTERS - 1 - len(operands))
-        return size, dtype.itemsize, *[own.itemsize for _, _, own in operands], *unused
+    size = math.prod(shape)
+    if size < 2:
+        return ONE_ELEMENT if size else NO_ELEMENTS
+    is_plain = strides == strides_of(shape)
+    for own_shape, own_strides, _ in operands:
+        is_plain = is_plain and own_shape == shape and own_strides == strides
+    if not is_plain:
+        return _broadcast_loops(shape, strides, dtype, operands)
+    # As most are: element by element, side by side.
+    unused = [0] * (POINTERS - 1 - len(operands))
+    return size, dtype.itemsize, *[own.itemsize for _, _, own in operands], *unused
+
+
+@functools.lru_cache(maxsize=1 << 12)  # a program has the same few again and again
+def _broadcast_loops(
+    shape: Shape, strides: Shape, dtype: np.dtype, operands: tuple[_Operand, ...]
+) -> tuple[int, ...]:
     rank = len(shape)
     layouts = [strides, *[broadcast(own_shape, own, rank) for own_shape, own, _ in operands]]
     return loops_over(shape, layouts, [dtype, *[own for _, _, own in operands]])
