@@ -83,11 +83,12 @@ _DIGEST = np.dtype("V16")
 
 def _digests_of_signatures(table: Signatures, signatures: np.ndarray) -> np.ndarray:
     """What each node does. The numbers themselves depend on what the process met first."""
-    numbers = np.flatnonzero(np.bincount(signatures))
-    digests = np.zeros(int(numbers[-1]) + 1 if len(numbers) else 0, _DIGEST)
-    for number in numbers.tolist():
-        digests[number] = np.void(_digest_of_signature(table, number))
-    return digests[signatures]
+    is_used = np.bincount(signatures) > 0
+    used = np.flatnonzero(is_used).tolist()
+    digests = b"".join([_digest_of_signature(table, number) for number in used])
+    # Where in these the digest of a number is.
+    places = np.cumsum(is_used) - 1
+    return np.frombuffer(digests, _DIGEST)[places[signatures]]
 
 
 def _digest_of_signature(table: Signatures, number: int) -> bytes:

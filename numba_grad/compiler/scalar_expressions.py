@@ -289,7 +289,29 @@ class Printed(NamedTuple):
 
 def text_of(term: Term, operands: Mapping[str, str] = NO_OPERANDS, dtype: str = "") -> str:
     """The text, with the texts of operands, which are atoms, and the name of the result's dtype."""
+    plain = _plain_text(term, operands)
+    if plain is not None:
+        return plain
     return printed(term, {name: Printed(text) for name, text in operands.items()}, dtype).text
+
+
+def _plain_text(term: Term, operands: Mapping[str, str]) -> str | None:
+    """Of what `_plain` reads, where nothing binds less tightly than an atom."""
+    if isinstance(term, Operation):
+        texts = _texts_of(term.operands, operands)
+        if len(texts) == 2:
+            return f"{texts[0]} {term.symbol} {texts[1]}"
+        return f"{term.symbol}{texts[0]}" if texts else None
+    if isinstance(term, Call):
+        texts = _texts_of(term.arguments, operands)
+        return f"{term.function}({', '.join(texts)})" if texts else None
+    return None
+
+
+def _texts_of(terms: Sequence[Term], operands: Mapping[str, str]) -> list[str]:
+    """The texts of operands; none, if a term is something else."""
+    names = [term.name for term in terms if isinstance(term, Operand)]
+    return [operands[name] for name in names] if len(names) == len(terms) else []
 
 
 def printed(term: Term, operands: Mapping[str, Printed], dtype: str = "") -> Printed:

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from numba_grad.compiler import cpu_target
 from numba_grad.compiler.building import build
 from numba_grad.compiler.building.engine_build import build_kernels
@@ -23,7 +21,7 @@ from numba_grad.compiler.control_flow.writer import BodySteps, Overwriting
 from numba_grad.compiler.first_tier import bodies
 from numba_grad.compiler.first_tier.loop_work import MOST_STEPS, most_passes, steps_of
 from numba_grad.compiler.first_tier.memory_in_use import MemoryInUse
-from numba_grad.compiler.first_tier.recipes import CONSTANTS, Address, Recipe, Recipes, Wanted
+from numba_grad.compiler.first_tier.recipes import Address, Recipe, Recipes, Wanted
 from numba_grad.compiler.first_tier.uses import Uses
 from numba_grad.compiler.operation_kernels import WALK
 from numba_grad.compiler.partition.flat_graph import (
@@ -199,12 +197,7 @@ class _Lowering:
 
     def append_to_plan(self) -> None:
         """Everything to the plan, with the constants at the end."""
-        steps, words, relocations = self.uses.written_out()
-        is_constant = relocations[:, 1] == CONSTANTS
-        relocations[is_constant, 1] = self.builder.words
-        relocations[is_constant, 2] += 8 * len(words)
-        constants = np.frombuffer(self.maker.constants, np.int64)
-        self.builder.block(steps, np.concatenate([words, constants]), relocations)
+        self.uses.append_to(self.builder, self.maker.constants)
 
     # Other graphs
 
