@@ -22,6 +22,7 @@ from numba_grad.compiler.scalar_expressions import (
     expression_for,
     expression_of,
     parsed,
+    plain_text,
     text_of,
 )
 from numba_grad.graph.node import Node
@@ -106,7 +107,11 @@ def operation_text(
     expression: str, names: tuple[str, ...], dtypes: tuple[np.dtype, ...], result: np.dtype
 ) -> str:
     """The same of an operation's own expression, whose text is known sooner than its term."""
-    return elementwise_text(expression_for(expression, dtypes), names, dtypes, result)
+    values = [f"v{k}" for k in range(len(names))]
+    text = plain_text(expression, dict(zip(names, values, strict=True)))
+    if text is None:
+        return elementwise_text(expression_for(expression, dtypes), names, dtypes, result)
+    return _of_element(result, dtypes, values, [f"y[0] = {text}"])
 
 
 @functools.lru_cache(maxsize=1 << 12)

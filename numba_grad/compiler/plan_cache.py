@@ -11,6 +11,7 @@ directory. Where one of these is missing, the plan counts as missing.
 
 import functools
 import json
+import marshal
 import math
 import os
 import struct
@@ -19,6 +20,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -94,10 +96,34 @@ def _digests_of_signatures(table: Signatures, signatures: np.ndarray) -> np.ndar
 def _digest_of_signature(table: Signatures, number: int) -> bytes:
     found = table.digests.get(number)
     if found is None:
-        found = table.digests[number] = cache.new_digest(
-            canonical(table.meanings[number])
-        ).digest()[:16]
+        meaning = table.meanings[number]
+        text = _plain(meaning) or canonical(meaning)
+        found = table.digests[number] = cache.new_digest(text).digest()[:16]
     return found
+
+
+_FLAT = frozenset({int, bool, float, str, bytes, NoneType})
+
+
+def _plain(meaning: Any) -> bytes | None:
+    """What `canonical` is for, of an operation whose params are numbers, texts, and tuples of
+    these, as most are: in a quarter of the time, since `marshal` tells all of them apart."""
+    if meaning.__class__ is not tuple:
+        return None
+    op, *params = meaning
+    if not isinstance(op, Op):
+        return None
+    for param in params:
+        if param.__class__ is not tuple:  # which result of a call it is
+            return None
+        value = param[1]
+        if value.__class__ is tuple:
+            if not _FLAT.issuperset(map(type, value)):
+                return None
+        elif value.__class__ not in _FLAT:
+            return None
+    # By the second version of the format, which equal values have one text in.
+    return b"plain " + marshal.dumps((op.name, params), 2)
 
 
 def canonical(value: object) -> bytes:

@@ -144,6 +144,23 @@ def _fields(texts: Sequence[str]) -> tuple[Term, ...]:
     return tuple([ResultDtype() if name == "dtype" else Operand(name) for name in names])
 
 
+def plain_text(text: str, operands: Mapping[str, str]) -> str | None:
+    """`text_of` the term of what is a function of operands, which are atoms, or an operator between
+    two of them, but no comparison: without the term. None if the text is something else."""
+    fields = {f"{{{name}}}": own for name, own in operands.items()}
+    if text.endswith(")"):
+        function, _, inside = text[:-1].partition("(")
+        given = [*map(fields.get, inside.split(", "))]
+        is_call = None not in given and function.isidentifier() and function != "not"
+        return f"{function}({', '.join(map(str, given))})" if is_call else None
+    parts = text.split(" ")
+    if len(parts) != 3 or parts[1] not in _BETWEEN or parts[1] in COMPARISONS:
+        return None
+    x, symbol, y = parts
+    given = fields.get(x), fields.get(y)
+    return None if None in given else f"{given[0]} {symbol} {given[1]}"
+
+
 def expression_of(node: Node) -> Term:
     """What one element of an elementwise operation is, or a reduction with another value."""
     return expression_for(expression_text(node), [x.dtype for x in node.inputs])

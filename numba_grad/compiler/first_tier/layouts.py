@@ -61,6 +61,7 @@ def broadcast(shape: Shape, strides: Shape, rank: int) -> Shape:
     return (0,) * (rank - len(own)) + own
 
 
+_UNUSED = (0,) * POINTERS  # steps
 NO_ELEMENTS: tuple[int, ...] = (0,)
 ONE_ELEMENT: tuple[int, ...] = (1,)
 
@@ -75,14 +76,18 @@ def elementwise_loops(
     size = math.prod(shape)
     if size < 2:
         return ONE_ELEMENT if size else NO_ELEMENTS
-    is_plain = strides == strides_of(shape)
-    for own_shape, own_strides, _ in operands:
-        is_plain = is_plain and own_shape == shape and own_strides == strides
-    if not is_plain:
+    if strides != strides_of(shape):
         return _broadcast_loops(shape, strides, dtype, operands)
-    # As most are: element by element, side by side.
-    unused = [0] * (POINTERS - 1 - len(operands))
-    return size, dtype.itemsize, *[own.itemsize for _, _, own in operands], *unused
+    # As most are: element by element, side by side, or one for all of them.
+    steps = [dtype.itemsize]
+    for own_shape, own_strides, own in operands:
+        if own_shape == shape and own_strides == strides:
+            steps.append(own.itemsize)
+        elif math.prod(own_shape) == 1:
+            steps.append(0)
+        else:
+            return _broadcast_loops(shape, strides, dtype, operands)
+    return size, *steps, *_UNUSED[len(steps) :]
 
 
 @functools.lru_cache(maxsize=1 << 12)  # a program has the same few again and again

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from numba_grad.compiler import cpu_target
-from numba_grad.compiler.building import build
+from numba_grad.compiler.building import build, kernel_image
 from numba_grad.compiler.building.engine_build import build_kernels
 from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.control_flow.checkpoint_schedule import (
@@ -88,7 +88,7 @@ class _Shared:
         for kernel in kernels:
             self.builder.kernel(kernel)
         # Of which other programs have some, too.
-        build.keep_together([x for x in kernels if x.is_quick or x.source is WALK])
+        kernel_image.add([x for x in kernels if x.is_quick or x.source is WALK])
         return dict(zip(sources, kernels, strict=True))
 
 
@@ -134,25 +134,26 @@ class _Lowering:
         places, layout_of, output_of = self.places, self.layout_of, self.output_of
         place_at, layout_at = places.__getitem__, layout_of.__getitem__
         in_use, recipes, pieces = self.memory_in_use, self.recipes, graph.places
-        for k, start in enumerate(starts[:-1]):
+        for k, signature in enumerate(signatures):
             # An assembly, or an assignment to one, which nobody reads.
-            if layout_of[k] >= 0 or not signatures[k]:
+            if layout_of[k] >= 0 or not signature:
                 continue
-            inputs = edges[start : starts[k + 1]]
+            inputs = edges[starts[k] : starts[k + 1]]
             if k in graph.calls:
                 self.call(graph.calls[k], inputs, calls[graph.calls[k]])
                 continue
             in_place = in_use is not None and in_use.is_in_place(k, inputs, places)
-            key = (signatures[k], output_of.get(k), in_place, *map(layout_at, inputs))
+            layouts, output = [*map(layout_at, inputs)], output_of.get(k)
+            key = (signature, output, in_place, *layouts)
             recipe = recipes.get(key)
             if recipe is None:
                 recipe = recipes[key] = self.maker.of_operation(
                     graph.nodes[k],
-                    [layout_of[x] for x in inputs],
-                    output_of.get(k),
-                    (graph.table, signatures[k]),
+                    layouts,
+                    output,
+                    (graph.table, signature),
                     in_place=in_place,
-                    uses=uses[signatures[k]],
+                    uses=uses[signature],
                 )
             target = self.target_of(k) if k in pieces else None
             own = self.followed(recipe, [*map(place_at, inputs)], target)

@@ -10,7 +10,6 @@ usual way, as a segment of one operation.
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -94,22 +93,24 @@ _FIRST_OPERAND = -3  # and downwards
 _FIRST_TEMPORARY = -(1 << 40)  # and downwards
 
 
-@dataclass(slots=True, eq=False)
 class Recipe:
     """The steps of an operation on operands of given layouts, wherever these are.
 
     The places that differ from one use to the next are numbered: operands, then temporaries.
     """
 
-    operands: int  # how many
-    temporaries: list[int] = field(default_factory=list)  # bytes
-    # Rows of four numbers, one after the other: steps as those of a plan, and of words that are
-    # addresses the word, the place or, where that is below 0, a base, and the offset.
-    steps: list[int] = field(default_factory=list)
-    words: list[int] = field(default_factory=list)
-    relocations: list[int] = field(default_factory=list)
-    # Each in a place or, where that is below 0, at a base: (place, base, offset, layout).
-    results: list[tuple[int, int, int, int]] = field(default_factory=list)
+    __slots__ = ("operands", "relocations", "results", "steps", "temporaries", "words")
+
+    def __init__(self, operands: int) -> None:
+        self.operands = operands  # how many
+        self.temporaries: list[int] = []  # bytes
+        # Rows of four numbers, one after the other: steps as those of a plan, and of words that are
+        # addresses the word, the place or, where that is below 0, a base, and the offset.
+        self.steps: list[int] = []
+        self.words: list[int] = []
+        self.relocations: list[int] = []
+        # Each in a place or, where that is below 0, at a base: (place, base, offset, layout).
+        self.results: list[tuple[int, int, int, int]] = []
 
     def new_result(self, operands: int) -> int:
         """The number of the temporary array that the only result is, from its beginning on; below 0
@@ -181,13 +182,12 @@ class Recipes:
         dtypes = tuple([own for _, _, own in operands])
         strides = strides_of(type.shape)
         self.recipe, self.weight = Recipe(len(layouts)), weight
-        place = -1, base, 0
         if base is None:
             self.recipe.temporaries.append(max(1, type.size) * type.dtype.itemsize)
-            place = len(layouts), 0, 0
-        self.recipe.results.append((*place, self.layouts.number(type, strides)))
+        place, base = (len(layouts), 0) if base is None else (-1, base)
+        self.recipe.results.append((place, base, 0, self.layouts.number(type, strides)))
         loops = elementwise_loops(type.shape, strides, type.dtype, operands)
-        places = [place, *[(number, 0, 0) for number in range(len(layouts))]]
+        places = [(place, base, 0), *[(number, 0, 0) for number in range(len(layouts))]]
         names, text = node.op.input_names, expression_text(node)
         source = None
         if self.are_worth_rows(loops):

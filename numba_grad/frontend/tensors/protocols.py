@@ -396,9 +396,7 @@ def _translated(
     return tuple(by_place), by_name, out
 
 
-def _is_in_its_place(
-    place: int, key: str, own_names: list[str], theirs: Mapping[str, Parameter]
-) -> bool:
+def _is_in_its_place(place: int, key: str, own_names: list[str], theirs: Mapping[str, Any]) -> bool:
     """Whether our argument in this place is NumPy's, maybe under another name."""
     return place < len(own_names) and (own_names[place] == key or own_names[place] not in theirs)
 
