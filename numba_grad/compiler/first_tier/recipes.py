@@ -522,7 +522,9 @@ class Recipes:
         for step in program.steps:
             for source in step.sources:
                 self.kernel(source)
-            words = [self.word(word, memory) for word in step.words]
+            words = [
+                word if isinstance(word, int) else self.word(word, memory) for word in step.words
+            ]
             self.step(step.control or step.source, words, step.launch)
         views = []
         for own, place in zip(wanted, program.outputs, strict=True):
@@ -568,11 +570,10 @@ class Recipes:
         tasks, grain = launch
         number_of_kernel = kernel if isinstance(kernel, int) else self.kernel(kernel)
         recipe.steps += (number_of_kernel, first, tasks, grain)
+        recipe.words += [word if isinstance(word, int) else 0 for word in words]
         for number, word in enumerate(words, first):
             if isinstance(word, int):
-                recipe.words.append(word)
                 continue
-            recipe.words.append(0)
             if isinstance(word, KernelAddress):
                 self.point(number, self.builder.functions, 8 * self.kernel(word.source))
                 continue
