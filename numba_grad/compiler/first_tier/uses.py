@@ -10,7 +10,7 @@ from numba_grad.compiler.first_tier.recipes import CONSTANTS, OWN_WORDS, Address
 from numba_grad.runtime.plan import PlanBuilder
 
 # Up to as many uses of recipes, one by one is quicker.
-_FEW = 200
+_FEW = 48
 
 
 class Uses:
