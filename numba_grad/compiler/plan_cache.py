@@ -201,9 +201,10 @@ def _digest_of_call(target: Any) -> bytes:
     call each other deeper than Python's stack."""
     stack = [] if target in _digests_of_calls else [target]
     while stack:
+        reached = toposort(stack[-1].outputs)
         called = [
             target
-            for node in toposort(stack[-1].outputs)
+            for node in reached
             if node.op.family == "call"
             for target in targets_of(node)
             if target not in _digests_of_calls
@@ -212,13 +213,14 @@ def _digest_of_call(target: Any) -> bytes:
             stack += called
         else:
             last = stack.pop()
-            _digests_of_calls[last] = cache.new_digest(canonical(_described_call(last))).digest()
+            described = canonical(_described_call(last, reached))
+            _digests_of_calls[last] = cache.new_digest(described).digest()
     return _digests_of_calls[target]
 
 
-def _described_call(target: Any) -> tuple[Any, ...]:
-    """Its own graph, in the order of recording."""
-    nodes = in_order_of_recording({*toposort(target.outputs), *target.arguments})
+def _described_call(target: Any, reached: Sequence[Node]) -> tuple[Any, ...]:
+    """Its own graph, which was walked from its outputs, in the order of recording."""
+    nodes = in_order_of_recording({*reached, *target.arguments})
     positions = {node: k for k, node in enumerate(nodes)}
 
     def described(node: Node) -> tuple[Any, ...]:
@@ -226,8 +228,8 @@ def _described_call(target: Any) -> tuple[Any, ...]:
             return ("argument", node.type)
         if node.value is not None:
             raise _NotStorableError
-        params = tuple(node.params.items())
-        return (node.op, params, tuple([positions[x] for x in node.inputs]))
+        meaning = (node.op, *node.params.items())
+        return (_plain(meaning) or meaning, tuple([positions[x] for x in node.inputs]))
 
     return (
         "call",

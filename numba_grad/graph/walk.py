@@ -292,8 +292,8 @@ def substitute(
         # Read once: another thread may compute the node meanwhile, and drop its inputs.
         own = node.inputs
         inputs = tuple([done.get(x, x) for x in own]) if node.value is None else own
-        unchanged = all(a is b for a, b in zip(inputs, own, strict=True))
-        new = node if unchanged else rebuilt(node, inputs, replacement)
+        # Nodes are equal if they are the same.
+        new = node if inputs == own else rebuilt(node, inputs, replacement)
         if change is not None and node.value is None:
             new = change(new) or new
         done[node] = new

@@ -9,8 +9,8 @@ import numpy as np
 from numba_grad.compiler.first_tier.recipes import CONSTANTS, OWN_WORDS, Address, Recipe
 from numba_grad.runtime.plan import PlanBuilder
 
-# Up to as many uses of recipes, one by one is quicker.
-_FEW = 48
+# Up to as many addresses, one by one is quicker.
+_FEW = 200
 
 
 class Uses:
@@ -30,7 +30,7 @@ class Uses:
 
     def append_to(self, builder: PlanBuilder, constants: bytes | bytearray) -> None:
         """Everything to a plan, with the constants behind the words."""
-        if len(self.recipes) <= _FEW:
+        if sum([len(recipe.relocations) // 4 for recipe in self.recipes]) <= _FEW:
             self._append_one_by_one(builder, constants)
             return
         steps, words, relocations = self.written_out()
