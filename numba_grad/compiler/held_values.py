@@ -103,7 +103,18 @@ def past_of(wanted: Iterable[Node], most: float = math.inf) -> Past:
 
 def still_pending(past: Past, wanted: Iterable[Node]) -> Past:
     """The past of `wanted`, which was `past` before parts of arrays got values."""
-    return past_of(wanted) if any(x.value is not None for x in past.parts) else past
+    known = {x for x in past.parts if x.value is not None}
+    if not known:
+        return past
+    if any(x.op is not slice_ or x.inputs[0].value is None for x in known):
+        return past_of(wanted)
+    # What only these slices have read is no longer behind.
+    pending = [x for x in past.pending if x not in known]
+    unread = {x.inputs[0] for x in known}.difference(wanted)
+    for x in pending:
+        unread.difference_update(_sources(x))
+    nodes = dict.fromkeys([x for x in past.nodes if x not in unread])
+    return Past(nodes, pending, [x for x in past.parts if x not in known])
 
 
 def set_rows(past: Past, *, is_look: bool) -> None:

@@ -17,7 +17,14 @@ import numpy as np
 from numba_grad.compiler.emission.emit_cpu import compute_name, dtype_name
 from numba_grad.compiler.emission.text import SourceText
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS
-from numba_grad.compiler.scalar_expressions import Term, expression_of, parsed, text_of
+from numba_grad.compiler.scalar_expressions import (
+    Term,
+    expression_for,
+    expression_of,
+    parsed,
+    plain_text,
+    text_of,
+)
 from numba_grad.graph.node import Node
 
 # Of an element: the result and at most three operands. With a fixed number LLVM keeps them all in
@@ -93,6 +100,18 @@ def elementwise_text(
     values = {name: f"v{k}" for k, name in enumerate(names)}
     text = text_of(expression, values, dtype_name(result))
     return _of_element(result, dtypes, list(values.values()), [f"y[0] = {text}"])
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def operation_text(
+    expression: str, names: tuple[str, ...], dtypes: tuple[np.dtype, ...], result: np.dtype
+) -> str:
+    """The same of an operation's own expression, whose text is known sooner than its term."""
+    values = [f"v{k}" for k in range(len(names))]
+    text = plain_text(expression, dict(zip(names, values, strict=True)))
+    if text is None:
+        return elementwise_text(expression_for(expression, dtypes), names, dtypes, result)
+    return _of_element(result, dtypes, values, [f"y[0] = {text}"])
 
 
 @functools.lru_cache(maxsize=1 << 12)

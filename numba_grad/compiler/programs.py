@@ -249,10 +249,11 @@ def _work(
 ) -> tuple[float, int]:
     """How many operations a graph runs, infinitely many if one of them is large, and bytes of what
     they compute; `known`: of the functions that it calls, each of which is looked at once."""
-    if _has_large(graph, most_elements):
+    types = [node.type for node in graph.nodes]
+    if _has_large(graph, [type.size for type in types], most_elements):
         return math.inf, 0
-    nodes: float = len(graph.nodes)
-    nbytes = sum([x.type.nbytes for x in graph.nodes])
+    nodes: float = len(types)
+    nbytes = sum([type.nbytes for type in types])
     nbytes -= sum([graph.nodes[k].type.nbytes for k in {*graph.inputs}])
     for call, results in calls_of(graph).items():
         for target in once_run(call):
@@ -264,10 +265,9 @@ def _work(
     return nodes, nbytes
 
 
-def _has_large(graph: FlatGraph, most_elements: int) -> bool:
-    """Whether fusion would pay for an operation of a graph alone."""
+def _has_large(graph: FlatGraph, sizes: list[int], most_elements: int) -> bool:
+    """Whether fusion would pay for an operation of a graph alone; `sizes`: of all of them."""
     nodes = graph.nodes
-    sizes = [node.type.size for node in nodes]
     if max(sizes, default=0) > most_elements:
         is_large = np.array(sizes) > most_elements
         is_free = {k for k, node in enumerate(nodes) if node.op.name in _FREE}

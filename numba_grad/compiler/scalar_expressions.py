@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
+import numpy as np
+
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
 from numba_grad.immutable import NamedTuple, immutable
@@ -142,15 +144,42 @@ def _fields(texts: Sequence[str]) -> tuple[Term, ...]:
     return tuple([ResultDtype() if name == "dtype" else Operand(name) for name in names])
 
 
+def plain_text(text: str, operands: Mapping[str, str]) -> str | None:
+    """`text_of` the term of what is a function of operands, which are atoms, or an operator between
+    two of them, but no comparison: without the term. None if the text is something else."""
+    fields = {f"{{{name}}}": own for name, own in operands.items()}
+    if text.endswith(")"):
+        function, _, inside = text[:-1].partition("(")
+        given = [*map(fields.get, inside.split(", "))]
+        is_call = None not in given and function.isidentifier() and function != "not"
+        return f"{function}({', '.join(map(str, given))})" if is_call else None
+    parts = text.split(" ")
+    if len(parts) != 3 or parts[1] not in _BETWEEN or parts[1] in COMPARISONS:
+        return None
+    x, symbol, y = parts
+    given = fields.get(x), fields.get(y)
+    return None if None in given else f"{given[0]} {symbol} {given[1]}"
+
+
 def expression_of(node: Node) -> Term:
     """What one element of an elementwise operation is, or a reduction with another value."""
+    return expression_for(expression_text(node), [x.dtype for x in node.inputs])
+
+
+def expression_text(node: Node) -> str:
+    """The same as it is written: for some dtypes it means something else."""
     text = node.op.expression
     if callable(text):
         text = text(**node.params)
     assert text is not None
+    return text
+
+
+def expression_for(text: str, dtypes: Sequence[np.dtype]) -> Term:
+    """What it means for operands of these dtypes."""
     term = parsed(text)
-    if isinstance(term, Operation) and term.symbol in COMPARISONS and len(node.inputs) == 2:
-        signs = "".join([x.dtype.kind for x in node.inputs])
+    if isinstance(term, Operation) and term.symbol in COMPARISONS and len(dtypes) == 2:
+        signs = "".join([dtype.kind for dtype in dtypes])
         if signs in ("iu", "ui"):
             return _exact_comparison(term.symbol, signs)
     return term
@@ -277,7 +306,29 @@ class Printed(NamedTuple):
 
 def text_of(term: Term, operands: Mapping[str, str] = NO_OPERANDS, dtype: str = "") -> str:
     """The text, with the texts of operands, which are atoms, and the name of the result's dtype."""
+    plain = _plain_text(term, operands)
+    if plain is not None:
+        return plain
     return printed(term, {name: Printed(text) for name, text in operands.items()}, dtype).text
+
+
+def _plain_text(term: Term, operands: Mapping[str, str]) -> str | None:
+    """Of what `_plain` reads, where nothing binds less tightly than an atom."""
+    if isinstance(term, Operation):
+        texts = _texts_of(term.operands, operands)
+        if len(texts) == 2:
+            return f"{texts[0]} {term.symbol} {texts[1]}"
+        return f"{term.symbol}{texts[0]}" if texts else None
+    if isinstance(term, Call):
+        texts = _texts_of(term.arguments, operands)
+        return f"{term.function}({', '.join(texts)})" if texts else None
+    return None
+
+
+def _texts_of(terms: Sequence[Term], operands: Mapping[str, str]) -> list[str]:
+    """The texts of operands; none, if a term is something else."""
+    names = [term.name for term in terms if isinstance(term, Operand)]
+    return [operands[name] for name in names] if len(names) == len(terms) else []
 
 
 def printed(term: Term, operands: Mapping[str, Printed], dtype: str = "") -> Printed:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.graph.node import ARGUMENT, Node, grad_mode, record, recording
+from numba_grad.graph.node import (
+    ARGUMENT,
+    SERIALS_A_NODE,
+    Node,
+    grad_mode,
+    record,
+    recording,
+)
 from numba_grad.immutable import NamedTuple
 
 if TYPE_CHECKING:
@@ -77,6 +84,9 @@ def _no_native_walks() -> "NativeWalks | None":
 native_walks: "Callable[[], NativeWalks | None]" = _no_native_walks
 
 
+_newest_walked = 0  # the serial of a root
+
+
 def history_of(
     roots: Iterable[Node],
     ends: Collection[Node] = (),
@@ -93,8 +103,14 @@ def history_of(
     since : the serial of a node: what was recorded before it is not followed either
     with_pending : whether it includes what has to be computed before, which has no value yet
     """
+    global _newest_walked
     first = [x for x in dict.fromkeys(roots) if with_pending or x.requires_grad]
-    found = _walked(first, ends, since, with_pending, MANY)
+    # As many as were recorded since the last walk are most probably behind these roots: a look at
+    # the first thousand of them was a tenth of the second gradient of 100 steps.
+    newest = max(map(by_serial, first), default=0)
+    is_long = newest - max(since, _newest_walked) > MANY * SERIALS_A_NODE
+    _newest_walked = max(_newest_walked, newest)
+    found = None if is_long else _walked(first, ends, since, with_pending, MANY)
     if found is None:
         native = native_walks()
         if native is not None:
@@ -276,8 +292,8 @@ def substitute(
         # Read once: another thread may compute the node meanwhile, and drop its inputs.
         own = node.inputs
         inputs = tuple([done.get(x, x) for x in own]) if node.value is None else own
-        unchanged = all(a is b for a, b in zip(inputs, own, strict=True))
-        new = node if unchanged else rebuilt(node, inputs, replacement)
+        # Nodes are equal if they are the same.
+        new = node if inputs == own else rebuilt(node, inputs, replacement)
         if change is not None and node.value is None:
             new = change(new) or new
         done[node] = new

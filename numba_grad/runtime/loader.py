@@ -89,6 +89,13 @@ def _resolved(name: str, code: bytes) -> int:
     return needed[name] if name in needed else object_files.address_in_process(name)
 
 
+def resolved_anywhere(name: str, code: bytes) -> int:
+    """The same of a function that every process has, such as those of the C library."""
+    if name in _given or name in special_functions.needed_by(code):
+        return 0
+    return object_files.address_in_process(name)
+
+
 def _loaded(objects: Objects, wanted: Sequence[str]) -> dict[str, int]:
     import llvmlite.binding as llvm
 

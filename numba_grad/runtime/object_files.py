@@ -39,6 +39,7 @@ _TO_DATA, _TO_CALLED = 2, 4  # relocations that are distances of 32 bits
 _PAGE = 4096
 # A jump to the address behind it: a function of the process may be farther away than 2 GB.
 _FAR_JUMP = struct.Struct("<6sQ")
+_ADDRESS = struct.Struct("<Q")
 _JUMP = b"\xff\x25\0\0\0\0"
 
 
@@ -48,22 +49,50 @@ class _NotPlaceableError(Exception):
 
 def placed(objects: Objects, resolve: Resolve) -> dict[str, int]:
     """The addresses of the symbols that are wanted, of those files that need no linker."""
-    if not _can_place():
+    if not can_place():
         return {}
     content = bytearray()
-    places: dict[str, int] = {}
-    for names, code in objects:
-        length = len(content)
-        try:
-            places |= _append(content, names, code, resolve)
-        except (_NotPlaceableError, struct.error, IndexError, ValueError):
-            del content[length:]
-    base = _in_memory(content) if places else 0
+    places = append(content, objects, resolve)
+    base = in_memory(content) if places else 0
     return {name: base + place for name, place in places.items()} if base else {}
 
 
+def append(
+    content: bytearray, objects: Objects, resolve: Resolve, called: dict[int, str] | None = None
+) -> dict[str, int]:
+    """Add files to what goes to memory together; where in it the symbols that are wanted of those
+    files are that need no linker. `called` gets what they call, by where its address is."""
+    places: dict[str, int] = {}
+    for names, code in objects:
+        length = len(content)
+        own: dict[int, str] = {}
+        try:
+            places |= _append(content, names, code, resolve, own)
+        except (_NotPlaceableError, struct.error, IndexError, ValueError):
+            del content[length:]
+        else:
+            if called is not None:
+                called |= own
+    return places
+
+
+def with_addresses(content: bytes, called: dict[int, str]) -> bytes | None:
+    """The content, with the addresses that functions have in this process; None if it lacks one."""
+    result = bytearray(content)
+    for place, name in called.items():
+        address = address_in_process(name)
+        if not address:
+            return None
+        _ADDRESS.pack_into(result, place, address)
+    return bytes(result)
+
+
 def _append(
-    content: bytearray, names: Sequence[str], code: bytes, resolve: Resolve
+    content: bytearray,
+    names: Sequence[str],
+    code: bytes,
+    resolve: Resolve,
+    called: dict[int, str],
 ) -> dict[str, int]:
     """Add a file to what goes to memory together; where in it the symbols of these names are."""
     if not code.startswith(_BEGINNING):
@@ -81,8 +110,13 @@ def _append(
         text, info, section, value = symbols[number]
         if section == 0 and is_called:
             start = texts + text
-            address = resolve(code[start : code.index(b"\0", start)].decode(), code)
-            return _appended(content, _FAR_JUMP.pack(_JUMP, address), 8) if address else -1
+            name = code[start : code.index(b"\0", start)].decode()
+            address = resolve(name, code)
+            if not address:
+                return -1
+            place = _appended(content, _FAR_JUMP.pack(_JUMP, address), 8)
+            called[place + len(_JUMP)] = name
+            return place
         start = starts[section] if 0 < section <= _LAST_SECTION else -1
         return start + value if start >= 0 and info & 15 <= _LAST_PLAIN else -1
 
@@ -145,7 +179,7 @@ _PRIVATE, _ANONYMOUS = 0x2, 0x20
 
 
 @functools.cache
-def _can_place() -> bool:
+def can_place() -> bool:
     return sys.platform == "linux"
 
 
@@ -160,7 +194,7 @@ def _process() -> Any:
     return found
 
 
-def _in_memory(content: bytearray) -> int:
+def in_memory(content: bytes | bytearray) -> int:
     """The address of a copy that can be run, and stays for the life of the process: plans hold
     addresses. 0 if there is no memory for it."""
     size = -(-len(content) // _PAGE) * _PAGE

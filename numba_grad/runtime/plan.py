@@ -10,6 +10,7 @@ kernels' addresses and the words, a kernel that calls others finds them.
 """
 
 import enum
+import struct
 from array import array
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -269,6 +270,23 @@ class PlanBuilder:
         self._steps.frombytes(steps.tobytes())
         self._words.frombytes(np.asarray(words, np.int64).tobytes())
         self._relocations.frombytes(relocations.tobytes())
+
+    @property
+    def word_count(self) -> int:
+        """How many words there are, so that the next one has this number."""
+        return len(self._words)
+
+    def append(
+        self, steps: Sequence[int], words: Sequence[int], relocations: Sequence[int]
+    ) -> None:
+        """The same as `block`, row after row, where words count from that of the plan."""
+        for own, numbers in (
+            (self._steps, steps),
+            (self._words, words),
+            (self._relocations, relocations),
+        ):
+            # An array and NumPy look at each number of a list, and take several times as long.
+            own.frombytes(struct.pack(f"{len(numbers)}q", *numbers))
 
     def access(self, accesses: np.ndarray) -> None:
         """Say what steps use of which base, in rows as those of `Plan.accesses`.

@@ -552,3 +552,20 @@ def test_parts_without_axes_are_arrays(view):
     for k in range(3):
         x[...] = k
         assert float(view(x) * 2) == 2 * k
+
+
+def test_what_only_known_rows_have_read_is_no_longer_behind():
+    first, second, third = (ng.tensor(np.arange(12.0).reshape(4, 3)) for _ in range(3))
+    x = ng.tensor(np.ones(3))
+    inner = first[1:][1]  # a row of rows
+    wanted = [ng.sum(x * inner + second[2] * third[0] + third.T[1, :3])._node, (x + 1.0)._node]
+    past = held_values.past_of(wanted)
+    assert first._node in past.nodes
+    assert third._node in past.nodes
+    held_values.set_rows(past, is_look=False)
+    found, expected = held_values.still_pending(past, wanted), held_values.past_of(wanted)
+    assert [{*part} for part in found] == [{*part} for part in expected]
+    assert first._node not in found.nodes
+    assert second._node not in found.nodes
+    assert third._node in found.nodes  # of which a column is read
+    assert held_values.still_pending(found, wanted) is found

@@ -369,6 +369,25 @@ def test_canonical_text_tells_values_apart():
     assert plan_cache.canonical(float("nan")) == plan_cache.canonical(np.nan)
 
 
+def test_meanings_of_plain_params_are_told_apart_in_the_same_way():
+    meanings = [(OPS["add"], ("param", value)) for value in VALUES]
+    texts = [plan_cache._plain(meaning) for meaning in meanings]
+    plain = [text for text in texts if text is not None]
+    assert len({*plain}) == len(plain) > 20
+    for value, text in zip(VALUES, texts, strict=True):
+        is_nested = value.__class__ is tuple and any(x.__class__ is tuple for x in value)
+        assert (text is None) == (is_nested or value.__class__ not in PLAIN)
+        text_of_other = plan_cache._plain((OPS["multiply"], ("param", value)))
+        assert text is None or text != text_of_other
+    for other in (OPS["add"], "input", (OPS["add"], ("param", 1), 3), (1, ("param", 1))):
+        assert plan_cache._plain(other) is None
+    for value in (np.int64(1), np.float64(1), (np.int64(1),), (True, np.bool_(1)), [1], object()):
+        assert plan_cache._plain((OPS["add"], ("param", value))) is None
+
+
+PLAIN = {int, bool, float, str, bytes, type(None), tuple}
+
+
 @pytest.mark.parametrize("value", [object(), print, {1}, np.float64(1.0), np.int64(1), np.ones(2)])
 def test_what_has_no_canonical_text_is_refused(value):
     with pytest.raises(plan_cache._NotStorableError):

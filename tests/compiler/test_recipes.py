@@ -15,9 +15,10 @@ from numba_grad.compiler.first_tier.layouts import (
     loops_over,
     strides_of,
 )
-from numba_grad.compiler.first_tier.recipes import OWN_WORDS, Recipe
+from numba_grad.compiler.first_tier.recipes import CONSTANTS, OWN_WORDS, Recipe
 from numba_grad.compiler.first_tier.uses import Uses
 from numba_grad.compiler.operation_kernels import POINTERS
+from numba_grad.runtime.plan import PlanBuilder
 
 DTYPES = [np.dtype(name) for name in ("float64", "float32", "bool", "complex128")]
 SHAPES = st.lists(st.sampled_from([0, 1, 1, 2, 3, 4]), max_size=4).map(tuple)
@@ -89,20 +90,29 @@ def test_elementwise_loops_are_those_over_broadcast_operands(data):
 
 WORDS, FUNCTIONS = 9, 8  # bases of a plan
 
-ADDITION = Recipe(
+
+def recipe_of(operands, temporaries=(), **content):
+    recipe = Recipe(operands)
+    recipe.temporaries += temporaries
+    for name, numbers in content.items():
+        getattr(recipe, name).extend(numbers)
+    return recipe
+
+
+ADDITION = recipe_of(
     operands=2,
     temporaries=[16],
     steps=[3, 0, 1, 1],
     words=[0, 7, 0, 0, 0],
     relocations=[0, -1, FUNCTIONS, 24, 2, 2, 0, 0, 3, 0, 0, 8, 4, 1, 0, 0],
 )
-TWO_STEPS = Recipe(
+TWO_STEPS = recipe_of(
     operands=1,
     steps=[0, 0, 2, 4, 5, 2, 1, 1],
     words=[0, 5, 0],
     relocations=[0, 0, 0, 0, 2, -1, OWN_WORDS, 8],
 )
-ROW = Recipe(operands=0, steps=[-2, 0, 1, 1], words=[0])
+ROW = recipe_of(operands=0, steps=[-2, 0, 1, 1], words=[0])
 
 
 def test_uses_are_written_out_one_after_the_other():
@@ -144,3 +154,26 @@ def test_what_has_no_addresses_is_written_out_as_well(recipes):
     steps, words, relocations = uses.written_out()
     shapes = [(len(recipes), 4), (len(recipes),), (0, 3)]
     assert [steps.shape, words.shape, relocations.shape] == shapes
+
+
+def test_few_and_many_uses_are_the_same_plan(monkeypatch):
+    constants = np.array([5, 6], np.int64).tobytes()
+    constant = recipe_of(0, steps=[1, 0, 1, 1], words=[0, 9], relocations=[0, -1, CONSTANTS, 8])
+    plans = []
+    for few in (0, 100):
+        monkeypatch.setattr("numba_grad.compiler.first_tier.uses._FEW", few)
+        builder = PlanBuilder(1, [((3,), np.dtype("float64"))])
+        for number in range(6):
+            builder.kernel(f"kernel {number}")
+        builder.step(2, [3, (0, 8)])
+        uses = Uses(builder.words)
+        uses.recipes += [ROW, ADDITION, constant, TWO_STEPS, constant]
+        uses.skip(0, 0)
+        uses.places += [(0, 8), (1, 0), (2, 64), (2, 128)]
+        uses.append_to(builder, constants)
+        plans.append(builder)
+    first, second = plans
+    assert first._steps == second._steps
+    assert first._words == second._words
+    assert first._relocations == second._relocations
+    assert second._words[-2:].tolist() == [5, 6]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numba_grad.compiler import scalar_expressions
 from numba_grad.compiler.scalar_expressions import (
     COMPARISONS,
     Call,
@@ -20,6 +21,7 @@ from numba_grad.compiler.scalar_expressions import (
     functions_in,
     names_in,
     parsed,
+    plain_text,
     term_of,
     text_of,
     with_term,
@@ -158,3 +160,24 @@ def test_short_texts_are_read_as_python_reads_them(text):
 def test_what_is_no_expression_of_the_language_is_refused(text):
     with pytest.raises(InternalError, match="is no scalar expression of the kernel language"):
         parsed(text)
+
+
+def test_short_expressions_of_records_have_the_text_of_their_terms_without_them():
+    found = 0
+    for op in all_ops().values():
+        text = op.expression
+        if not isinstance(text, str):
+            continue
+        names = _fields(text) - {"dtype"}
+        operands = {name: f"v{number}" for number, name in enumerate(sorted(names))}
+        in_terms = {name: scalar_expressions.Printed(own) for name, own in operands.items()}
+        expected = scalar_expressions.printed(parsed(text), in_terms, "float64").text
+        assert text_of(parsed(text), operands, "float64") == expected
+        plain = plain_text(text, operands)
+        assert plain in (None, expected)
+        found += plain is not None
+    assert found > 30
+    assert plain_text("{x} < {y}", {"x": "a", "y": "b"}) is None  # signs of integers may differ
+    assert plain_text("{x} + {z}", {"x": "a"}) is None
+    assert plain_text("f({x}, {z})", {"x": "a"}) is None
+    assert plain_text("not({x})", {"x": "a"}) is None

@@ -19,6 +19,7 @@ import numba_grad.numpy.random as npr
 from numba_grad.errors import DTypeError, GradientError, TracingError
 from numba_grad.frontend.namespaces import NAMESPACES
 from numba_grad.frontend.numpy_namespace import Ufunc
+from numba_grad.frontend.tensors import protocols
 from numba_grad.frontend.tensors.numpy_functions import of_function, of_ufunc
 from tests.processes import run_python
 
@@ -381,3 +382,20 @@ def test_windows_by_strides_are_answered_with_windows():
             (GradientError, TracingError), match=r"sliding_window_view\(x, window\)"
         ):
             wrap(windows)(numpy.arange(6.0))
+
+
+def test_kinds_of_parameters_are_those_of_signatures():
+    count = 0
+    for module in (numpy, numpy.linalg, numpy.fft, np, np.linalg, ng):
+        for name in dir(module):
+            function = getattr(module, name)
+            if not callable(function) or isinstance(function, type | numpy.ufunc):
+                continue
+            try:
+                parameters = protocols._parameters(function)
+            except (ValueError, TypeError):  # NumPy does not tell
+                continue
+            expected = [(key, parameter.kind) for key, parameter in parameters.items()]
+            assert [*protocols._kinds(function).items()] == expected, name
+            count += 1
+    assert count > 500

@@ -153,3 +153,32 @@ def test_a_gradient_has_the_same_bits_without_them(native, steps, monkeypatch):
     found = gradients()
     monkeypatch.setattr(walk, "native_walks", lambda: None)
     assert gradients() == found
+
+
+def test_what_is_long_by_what_was_recorded_is_not_begun_in_python(native, monkeypatch):
+    walked = []
+
+    def counted(*arguments):
+        found = python_walk(*arguments)
+        walked.append(found)
+        return found
+
+    python_walk = walk._walked
+    monkeypatch.setattr(walk, "_walked", counted)
+    monkeypatch.setattr(walk, "native_walks", lambda: native)
+    x = ng.tensor(1.0, requires_grad=True)
+    y = x
+    for _ in range(2 * walk.MANY):
+        y = y * 0.5
+    assert len(walk.history_of([y._node]).nodes) == 2 * walk.MANY + 1
+    assert walked == []
+    # Nothing was recorded since, so this is taken for short, and found to be long.
+    assert len(walk.history_of([y._node]).nodes) == 2 * walk.MANY + 1
+    assert walked == [None]
+    assert len(walk.history_of([(x + 1.0)._node]).nodes) == 2
+    assert walked[1] is not None
+    monkeypatch.setattr(walk, "native_walks", lambda: None)
+    z = x
+    for _ in range(2 * walk.MANY):
+        z = z * 0.5
+    assert len(walk.history_of([z._node]).nodes) == 2 * walk.MANY + 1

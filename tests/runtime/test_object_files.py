@@ -150,12 +150,12 @@ def test_no_thread_is_waited_for(monkeypatch):
 
 
 def test_where_no_memory_can_be_run_llvm_says_so(monkeypatch):
-    monkeypatch.setattr(object_files, "_in_memory", lambda content: 0)
+    monkeypatch.setattr(object_files, "in_memory", lambda content: 0)
     assert place(object_code(PLACEABLE), "f") == {}
 
 
 def test_nothing_is_placed_on_other_systems(monkeypatch):
-    monkeypatch.setattr(object_files, "_can_place", lambda: False)
+    monkeypatch.setattr(object_files, "can_place", lambda: False)
     assert place(object_code(PLACEABLE), "f") == {}
     addresses = loader.load([(["f"], object_code(PLACEABLE))])
     assert function(addresses["f"], ctypes.c_double, ctypes.c_int)(0.7, 1) == np.cos(0.7)

@@ -6,9 +6,11 @@ Nothing here imports Numba until a kernel is missing from both.
 import contextlib
 import functools
 import importlib
+import marshal
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from numba_grad import forks
@@ -19,7 +21,7 @@ from numba_grad.fresh_thread import unbroken
 from numba_grad.graph.collection import old_at_once
 from numba_grad.immutable import NamedTuple
 from numba_grad.locks import Claims, new_lock
-from numba_grad.runtime import loader, special_functions
+from numba_grad.runtime import loader, object_files, special_functions
 
 if TYPE_CHECKING:
     import llvmlite.binding as llvm
@@ -130,18 +132,76 @@ def build_all(sources: Iterable[str]) -> list[LoadedKernel]:
 def build_requests(requests: Sequence[KernelRequest]) -> list[LoadedKernel]:
     """The kernels, or other C functions, that are asked for; missing ones are compiled together."""
     new = [request for request in requests if request not in _kernels]
+    if new:
+        image = image_in(config.cache_directory)
+        new = [request for request in new if not _is_adopted(request, image.get(request))]
     missing = {request.key: request for request in new}
     _claims.make(missing, _addresses, lambda keys: _load(_object_codes([missing[k] for k in keys])))
     for request in new:
-        _kernels[request] = LoadedKernel(
-            _addresses[request.key],
-            request.source,
-            request.key,
-            request.entry_name,
-            request.signature,
-            request.is_quick,
-        )
+        _kernels[request] = _loaded(request, _addresses[request.key], request.key)
     return [_kernels[request] for request in requests]
+
+
+# The kernels of single operations that this machine has met lie in one file, as they lie in memory
+# (`kernel_image.py` adds to it). All first gradients need some: to name, read, check and place ten,
+# a file each of a few hundred bytes, took a tenth of a small one.
+
+Places = dict[tuple, tuple[str, int]]  # by request: the key of a kernel, and where it is
+# Of what is in a file also: what of the process it calls, by where the addresses of that are, and
+# the code.
+Image = tuple[Places, dict[int, str], bytes]
+EMPTY_IMAGE: Image = {}, {}, b""
+
+
+@functools.lru_cache(maxsize=4)
+def image_in(directory: Path) -> Places:
+    """The kernels of the image in `directory`, the one in force: as it was when first asked for."""
+    content = cache.peek(key_of_image()) if object_files.can_place() else None
+    places, called, code = image_of(content)
+    placed = object_files.with_addresses(code, called) if places else None
+    base = object_files.in_memory(placed) if placed else 0
+    if not base:
+        return {}
+    placed_at = {request: (key, base + place) for request, (key, place) in places.items()}
+    _addresses.update(placed_at.values())
+    return placed_at
+
+
+def key_of_image() -> str:
+    return cache.key_of("image of kernels", f"marshal {marshal.version}", sys.version)
+
+
+def image_of(content: bytes | None) -> Image:
+    """What a file holds, if anything."""
+    if content is None:
+        return EMPTY_IMAGE
+    try:
+        places, called, code = marshal.loads(content)
+    except (ValueError, EOFError, TypeError):  # it was written by something else
+        return EMPTY_IMAGE
+    return places, called, code
+
+
+def _is_adopted(request: KernelRequest, found: tuple[str, int] | None) -> bool:
+    """Whether a kernel is one of the image, which has no key to be worked out."""
+    if found is None:
+        return False
+    key, address = found
+    _kernels[request] = _loaded(request, address, key)
+    with _counting:
+        _statistics.loads += 1
+    return True
+
+
+def _loaded(request: KernelRequest, address: int, key: str) -> LoadedKernel:
+    return LoadedKernel(
+        address,
+        request.source,
+        key,
+        request.entry_name,
+        request.signature,
+        request.is_quick,
+    )
 
 
 def is_compiled(request: KernelRequest) -> bool:
@@ -162,8 +222,11 @@ def stored(keys: Sequence[str]) -> list[StoredKernel]:
 
 
 def _load_stored(keys: list[str]) -> None:
+    image_in(config.cache_directory)
     codes = {}
     for key in keys:
+        if key in _addresses:
+            continue
         code = cache.read(key)
         if code is None:
             raise KernelError(f"no kernel is stored under {key}")

@@ -231,6 +231,8 @@ def read(key: str) -> bytes | None:
 
 def peek(key: str) -> bytes | None:
     """The same, which does not count as a lookup."""
+    if key in _waiting:
+        write_waiting()
     content, age = _content_and_age(key)
     code = None if content is None else code_in(key, content)
     if code is not None and age > _TOUCH_SECONDS:
@@ -241,13 +243,19 @@ def peek(key: str) -> bytes | None:
 
 def content_of(key: str) -> bytes | None:
     """What the file of `key` holds, if it can be read."""
+    if key in _waiting:
+        write_waiting()
     return _content_and_age(key)[0]
+
+
+def code_on_disk(key: str) -> bytes | None:
+    """The object code that the file of `key` has now, whatever waits to be written."""
+    content = _content_and_age(key)[0]
+    return None if content is None else code_in(key, content)
 
 
 def _content_and_age(key: str) -> tuple[bytes | None, float]:
     """What the file of `key` holds, if it can be read, and the seconds since it was written."""
-    if key in _waiting:
-        write_waiting()
     if not _is_trusted(config.cache_directory):
         return None, 0.0
     try:

@@ -228,15 +228,17 @@ class Writer:
         own: list[Word] = []
         memory: list[Any] = []
         for word in words:
-            if isinstance(word, Moving):
+            if isinstance(word, int):  # as most are
+                own.append(word)
+            elif isinstance(word, Moving):
                 moving.append((self.word_count + len(own), word))
                 pointers = (word.start, word.first)
                 memory += [p.memory for p in pointers if p is not None]
                 own.append(0)
-                continue
-            if isinstance(word, Pointer):
-                memory.append(word.memory)
-            own.append(word)
+            else:
+                if isinstance(word, Pointer):
+                    memory.append(word.memory)
+                own.append(word)
         self.append(step.over(own, memory))
         return moving
 
@@ -287,7 +289,9 @@ class Writer:
         return [
             moved
             for step in body.steps
-            for moved in self.pointing(step, [placed(word) for word in step.words])
+            for moved in self.pointing(
+                step, [word if isinstance(word, int) else placed(word) for word in step.words]
+            )
         ]
 
     def loop(

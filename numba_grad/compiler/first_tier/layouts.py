@@ -61,25 +61,39 @@ def broadcast(shape: Shape, strides: Shape, rank: int) -> Shape:
     return (0,) * (rank - len(own)) + own
 
 
+_UNUSED = (0,) * POINTERS  # steps
 NO_ELEMENTS: tuple[int, ...] = (0,)
 ONE_ELEMENT: tuple[int, ...] = (1,)
 
 
-@functools.lru_cache(maxsize=1 << 12)  # a program has the same few again and again
+_Operand = tuple[Shape, Shape, np.dtype]
+
+
 def elementwise_loops(
-    shape: Shape,
-    strides: Shape,
-    dtype: np.dtype,
-    operands: tuple[tuple[Shape, Shape, np.dtype], ...],
+    shape: Shape, strides: Shape, dtype: np.dtype, operands: tuple[_Operand, ...]
 ) -> tuple[int, ...]:
     """The loops over a result and operands that are broadcast to it."""
-    if strides == strides_of(shape) and all(x[0] == shape and x[1] == strides for x in operands):
-        # As most are: element by element, side by side.
-        size = math.prod(shape)
-        if size < 2:
-            return ONE_ELEMENT if size else NO_ELEMENTS
-        unused = [0] * (POINTERS - 1 - len(operands))
-        return size, dtype.itemsize, *[own.itemsize for _, _, own in operands], *unused
+    size = math.prod(shape)
+    if size < 2:
+        return ONE_ELEMENT if size else NO_ELEMENTS
+    if strides != strides_of(shape):
+        return _broadcast_loops(shape, strides, dtype, operands)
+    # As most are: element by element, side by side, or one for all of them.
+    steps = [dtype.itemsize]
+    for own_shape, own_strides, own in operands:
+        if own_shape == shape and own_strides == strides:
+            steps.append(own.itemsize)
+        elif math.prod(own_shape) == 1:
+            steps.append(0)
+        else:
+            return _broadcast_loops(shape, strides, dtype, operands)
+    return size, *steps, *_UNUSED[len(steps) :]
+
+
+@functools.lru_cache(maxsize=1 << 12)  # a program has the same few again and again
+def _broadcast_loops(
+    shape: Shape, strides: Shape, dtype: np.dtype, operands: tuple[_Operand, ...]
+) -> tuple[int, ...]:
     rank = len(shape)
     layouts = [strides, *[broadcast(own_shape, own, rank) for own_shape, own, _ in operands]]
     return loops_over(shape, layouts, [dtype, *[own for _, _, own in operands]])

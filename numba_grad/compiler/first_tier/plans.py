@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from numba_grad.compiler import cpu_target
-from numba_grad.compiler.building import build
+from numba_grad.compiler.building import build, kernel_image
 from numba_grad.compiler.building.engine_build import build_kernels
 from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.control_flow.checkpoint_schedule import (
@@ -23,7 +21,7 @@ from numba_grad.compiler.control_flow.writer import BodySteps, Overwriting
 from numba_grad.compiler.first_tier import bodies
 from numba_grad.compiler.first_tier.loop_work import MOST_STEPS, most_passes, steps_of
 from numba_grad.compiler.first_tier.memory_in_use import MemoryInUse
-from numba_grad.compiler.first_tier.recipes import CONSTANTS, Address, Recipe, Recipes, Wanted
+from numba_grad.compiler.first_tier.recipes import Address, Recipe, Recipes, Wanted
 from numba_grad.compiler.first_tier.uses import Uses
 from numba_grad.compiler.operation_kernels import WALK
 from numba_grad.compiler.partition.flat_graph import (
@@ -89,6 +87,8 @@ class _Shared:
         kernels = build_kernels([*requests, *_of_all_loops()])[: len(requests)]
         for kernel in kernels:
             self.builder.kernel(kernel)
+        # Of which other programs have some, too.
+        kernel_image.add([x for x in kernels if x.is_quick or x.source is WALK])
         return dict(zip(sources, kernels, strict=True))
 
 
@@ -134,25 +134,26 @@ class _Lowering:
         places, layout_of, output_of = self.places, self.layout_of, self.output_of
         place_at, layout_at = places.__getitem__, layout_of.__getitem__
         in_use, recipes, pieces = self.memory_in_use, self.recipes, graph.places
-        for k, start in enumerate(starts[:-1]):
+        for k, signature in enumerate(signatures):
             # An assembly, or an assignment to one, which nobody reads.
-            if layout_of[k] >= 0 or not signatures[k]:
+            if layout_of[k] >= 0 or not signature:
                 continue
-            inputs = edges[start : starts[k + 1]]
+            inputs = edges[starts[k] : starts[k + 1]]
             if k in graph.calls:
                 self.call(graph.calls[k], inputs, calls[graph.calls[k]])
                 continue
             in_place = in_use is not None and in_use.is_in_place(k, inputs, places)
-            key = (signatures[k], output_of.get(k), in_place, *map(layout_at, inputs))
+            layouts, output = [*map(layout_at, inputs)], output_of.get(k)
+            key = (signature, output, in_place, *layouts)
             recipe = recipes.get(key)
             if recipe is None:
                 recipe = recipes[key] = self.maker.of_operation(
                     graph.nodes[k],
-                    [layout_of[x] for x in inputs],
-                    output_of.get(k),
-                    (graph.table, signatures[k]),
+                    layouts,
+                    output,
+                    (graph.table, signature),
                     in_place=in_place,
-                    uses=uses[signatures[k]],
+                    uses=uses[signature],
                 )
             target = self.target_of(k) if k in pieces else None
             own = self.followed(recipe, [*map(place_at, inputs)], target)
@@ -197,12 +198,7 @@ class _Lowering:
 
     def append_to_plan(self) -> None:
         """Everything to the plan, with the constants at the end."""
-        steps, words, relocations = self.uses.written_out()
-        is_constant = relocations[:, 1] == CONSTANTS
-        relocations[is_constant, 1] = self.builder.words
-        relocations[is_constant, 2] += 8 * len(words)
-        constants = np.frombuffer(self.maker.constants, np.int64)
-        self.builder.block(steps, np.concatenate([words, constants]), relocations)
+        self.uses.append_to(self.builder, self.maker.constants)
 
     # Other graphs
 

@@ -10,7 +10,6 @@ usual way, as a segment of one operation.
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,9 +43,17 @@ from numba_grad.compiler.operation_kernels import (
     combining_term,
     elementwise_row_text,
     elementwise_text,
+    operation_text,
 )
 from numba_grad.compiler.partition.roles import RENAMINGS
-from numba_grad.compiler.scalar_expressions import Call, Number, Term, expression_of, parsed
+from numba_grad.compiler.scalar_expressions import (
+    Call,
+    Number,
+    Term,
+    expression_for,
+    expression_text,
+    parsed,
+)
 from numba_grad.compiler.segment_memory import (
     External,
     FileMemory,
@@ -76,6 +83,8 @@ _ADDITIONS_OF_AN_ELEMENT = 4
 
 Address = tuple[int, int]  # a base and bytes
 Word = int | Address | KernelAddress
+# A place that differs from one use to the next or, where that is below 0, a base; and the offset.
+_Place = tuple[int, int, int]
 
 # Bases, until it is known where they are.
 CONSTANTS = -1  # the words behind those of all steps
@@ -84,22 +93,24 @@ _FIRST_OPERAND = -3  # and downwards
 _FIRST_TEMPORARY = -(1 << 40)  # and downwards
 
 
-@dataclass(slots=True, eq=False)
 class Recipe:
     """The steps of an operation on operands of given layouts, wherever these are.
 
     The places that differ from one use to the next are numbered: operands, then temporaries.
     """
 
-    operands: int  # how many
-    temporaries: list[int] = field(default_factory=list)  # bytes
-    # Rows of four numbers, one after the other: steps as those of a plan, and of words that are
-    # addresses the word, the place or, where that is below 0, a base, and the offset.
-    steps: list[int] = field(default_factory=list)
-    words: list[int] = field(default_factory=list)
-    relocations: list[int] = field(default_factory=list)
-    # Each in a place or, where that is below 0, at a base: (place, base, offset, layout).
-    results: list[tuple[int, int, int, int]] = field(default_factory=list)
+    __slots__ = ("operands", "relocations", "results", "steps", "temporaries", "words")
+
+    def __init__(self, operands: int) -> None:
+        self.operands = operands  # how many
+        self.temporaries: list[int] = []  # bytes
+        # Rows of four numbers, one after the other: steps as those of a plan, and of words that are
+        # addresses the word, the place or, where that is below 0, a base, and the offset.
+        self.steps: list[int] = []
+        self.words: list[int] = []
+        self.relocations: list[int] = []
+        # Each in a place or, where that is below 0, at a base: (place, base, offset, layout).
+        self.results: list[tuple[int, int, int, int]] = []
 
     def new_result(self, operands: int) -> int:
         """The number of the temporary array that the only result is, from its beginning on; below 0
@@ -148,14 +159,44 @@ class Recipes:
         """What computes `node`, and all that has its signature and reads such layouts; to `base`,
         if that matters, or `in_place` of its first operand, which it is an assignment to. `uses`:
         how often about."""
-        cost = node.op.cost if node.op.family == "elementwise" else 1
-        recipe = self.begin(layouts, uses * max(1, cost // _ADDITIONS_OF_AN_ELEMENT))
+        is_elementwise = node.op.family == "elementwise" and node.op.name not in RENAMINGS
+        if is_elementwise and not is_power_of_integers(node):
+            weight = uses * max(1, node.op.cost // _ADDITIONS_OF_AN_ELEMENT)
+            return self.of_elementwise(node, layouts, base, weight)
+        recipe = self.begin(layouts, uses)
         self.wanted = Wanted(node.type, base)
         view = self.assigned(node, self.operands[0]) if in_place else self.value(node, signature)
         if base is not None and view.base != base:
             view = self.copied(view, self.new(), node.dtype)
         self.leave([view], [self.wanted])
         return recipe
+
+    def of_elementwise(
+        self, node: Node, layouts: Sequence[int], base: int | None, weight: int
+    ) -> Recipe:
+        """The same of an elementwise operation, as most are: `begin`, `apply` and `leave` in one,
+        where all that is written is a contiguous result."""
+        type = node.type
+        known = [self.layouts.by_number[number] for number in layouts]
+        operands = tuple([(own.shape, strides, own.dtype) for own, strides in known])
+        dtypes = tuple([own for _, _, own in operands])
+        strides = strides_of(type.shape)
+        self.recipe, self.weight = Recipe(len(layouts)), weight
+        if base is None:
+            self.recipe.temporaries.append(max(1, type.size) * type.dtype.itemsize)
+        place, base = (len(layouts), 0) if base is None else (-1, base)
+        self.recipe.results.append((place, base, 0, self.layouts.number(type, strides)))
+        loops = elementwise_loops(type.shape, strides, type.dtype, operands)
+        places = [(place, base, 0), *[(number, 0, 0) for number in range(len(layouts))]]
+        names, text = node.op.input_names, expression_text(node)
+        source = None
+        if self.are_worth_rows(loops):
+            expression = expression_for(text, dtypes)
+            source = self.row_source(expression, names, type.dtype, dtypes, loops)
+        is_row = source is not None
+        source = source or operation_text(text, names, dtypes, type.dtype)
+        self.walk(source, places, loops, by_rows=is_row)
+        return self.recipe
 
     def of_program(
         self, program: SegmentProgram, layouts: Sequence[int], wanted: Sequence[Wanted]
@@ -192,16 +233,16 @@ class Recipes:
     def leave(self, views: Sequence[View], wanted: Sequence[Wanted]) -> None:
         """Say where results are."""
         for view, own in zip(views, wanted, strict=True):
-            place = self.place_of(view.base)
-            base, place = (view.base, -1) if place is None else (0, place)
             layout = self.layouts.number(own.type, view.strides)
-            self.recipe.results.append((place, base, view.offset, layout))
+            self.recipe.results.append((*self.place_of(view.base, view.offset), layout))
 
-    def place_of(self, base: int) -> int | None:
-        """The number of a place that another use of the recipe has elsewhere."""
+    def place_of(self, base: int, offset: int) -> _Place:
+        """Where that is, by the number of a place that another use of the recipe has elsewhere."""
+        if base > _FIRST_OPERAND:
+            return -1, base, offset
         if base <= _FIRST_TEMPORARY:
-            return len(self.operands) + _FIRST_TEMPORARY - base
-        return _FIRST_OPERAND - base if base <= _FIRST_OPERAND else None
+            return len(self.operands) + _FIRST_TEMPORARY - base, 0, offset
+        return _FIRST_OPERAND - base, 0, offset
 
     # Memory
 
@@ -231,8 +272,6 @@ class Recipes:
             return self.operands[0]
         if is_power_of_integers(node):
             return self.segment(node, signature)  # its kernel tells of negative exponents
-        if family == "elementwise":
-            return self.elementwise(expression_of(node), node.op.input_names)
         if family == "reduction":
             return self.reduction(node)
         if name == "matmul" and node.dtype.kind != "b":
@@ -256,13 +295,6 @@ class Recipes:
         type = self.types[number]
         return self.temporary(type.shape, type.dtype)
 
-    def elementwise(self, expression: Term, names: tuple[str, ...]) -> View:
-        result = self.new()
-        dtypes = [type.dtype for type in self.types]
-        operands = list(zip(self.operands, dtypes, strict=True))
-        self.apply(expression, names, result, self.wanted.type.dtype, operands)
-        return result
-
     def apply(
         self,
         expression: Term,
@@ -274,40 +306,58 @@ class Recipes:
         """`result = expression`, element by element; operands are broadcast."""
         layouts = tuple([(view.shape, view.strides, own) for view, own in operands])
         dtypes = tuple([own for _, own in operands])
-        views = [result, *[view for view, _ in operands]]
+        places = self.places_of([result, *[view for view, _ in operands]])
         loops = elementwise_loops(result.shape, result.strides, dtype, layouts)
+        source = None
         if expression is not _NUMBER and self.are_worth_rows(loops):
-            varies = row_operands(loops, (dtype, *dtypes))
-            if varies is not None:
-                source = elementwise_row_text(expression, names, dtypes, dtype, varies)
-                self.walk(source, views, loops, by_rows=True)
-                return
-        self.walk(elementwise_text(expression, names, dtypes, dtype), views, loops)
+            source = self.row_source(expression, names, dtype, dtypes, loops)
+        is_row = source is not None
+        source = source or elementwise_text(expression, names, dtypes, dtype)
+        self.walk(source, places, loops, by_rows=is_row)
+
+    def row_source(
+        self,
+        expression: Term,
+        names: tuple[str, ...],
+        dtype: np.dtype,
+        dtypes: tuple[np.dtype, ...],
+        loops: Sequence[int],
+    ) -> str | None:
+        """The kernel of a row of results, if these loops go over rows."""
+        varies = row_operands(loops, (dtype, *dtypes))
+        if varies is None:
+            return None
+        return elementwise_row_text(expression, names, dtypes, dtype, varies)
 
     def are_worth_rows(self, loops: Sequence[int]) -> bool:
         extents = loops[: len(loops) // (1 + POINTERS)]
         return self.weight * math.prod(extents) >= _ELEMENTS_WORTH_ROWS if extents else False
 
+    def places_of(self, views: Sequence[View]) -> list[_Place]:
+        return [self.place_of(view.base, view.offset) for view in views]
+
     def walk(
-        self, source: str, views: Sequence[View], loops: Sequence[int], *, by_rows: bool = False
+        self, source: str, places: Sequence[_Place], loops: Sequence[int], *, by_rows: bool = False
     ) -> None:
-        """Call the kernel of an element for the elements of views, see `loops_over`; or, `by_rows`,
-        that of a row for all that the innermost loop goes over."""
+        """Call the kernel of an element for the elements at places, see `loops_over`; or that of a
+        row, `by_rows`, for all that the innermost loop goes over."""
         if loops is NO_ELEMENTS:
-            return
-        if loops is ONE_ELEMENT:
-            self.step(source, [(view.base, view.offset) for view in views])
             return
         # As `step` does it, for a word after the other.
         recipe = self.recipe
-        first = len(recipe.words)
-        tasks, grain = ONCE
-        recipe.steps += (self.kernel(WALK), first, tasks, grain)
-        count = len(loops) // (1 + POINTERS)
-        recipe.words.extend((0, -count if by_rows else count, *_NO_POINTERS, *loops))
-        self.point(first, self.builder.functions, 8 * self.kernel(source))
-        for number, view in enumerate(views, first + 2):
-            self.point(number, view.base, view.offset)
+        number = first = len(recipe.words)
+        if loops is ONE_ELEMENT:
+            recipe.steps += (self.kernel(source), first, *ONCE)
+            recipe.words += (0,) * len(places)
+        else:
+            recipe.steps += (self.kernel(WALK), first, *ONCE)
+            count = len(loops) // (1 + POINTERS)
+            recipe.words += (0, -count if by_rows else count, *_NO_POINTERS, *loops)
+            recipe.relocations += (first, -1, self.builder.functions, 8 * self.kernel(source))
+            number += 2
+        for place in places:
+            recipe.relocations += (number, *place)
+            number += 1
 
     def copied(self, x: View, result: View, dtype: np.dtype) -> View:
         self.apply(_COPY, ("x",), result, dtype, [(x, dtype)])
@@ -335,7 +385,8 @@ class Recipes:
         dtypes = [node.dtype, dtype, dtype, node.dtype]
         fixed = [(*strides_of(kept), 0)] * 2
         layouts = [fixed[0], x.strides, fixed[1], broadcast((n,), (1,), len(x.shape))]
-        self.walk(argument_text(node.op.name, dtype), views, loops_over(x.shape, layouts, dtypes))
+        loops = loops_over(x.shape, layouts, dtypes)
+        self.walk(argument_text(node.op.name, dtype), self.places_of(views), loops)
         return result
 
     def product(self, node: Node) -> View:
@@ -393,7 +444,7 @@ class Recipes:
         """Combine the first of `views` with each `value` of the others; `elements`: of all of them,
         as `loops_over` takes them, the last of which belong to the same result."""
         shape, layouts, dtypes = elements
-        loops = loops_over(shape, layouts, dtypes)
+        loops, places = loops_over(shape, layouts, dtypes), self.places_of(views)
         if self.are_worth_rows(loops):
             # Each result gets its values in the same order, if another one gets some in between.
             axes = (*range(kept, len(shape)), *range(kept))
@@ -402,9 +453,9 @@ class Recipes:
             varies = row_operands(by_rows, dtypes)
             if varies is not None:
                 source = accumulating_row_text(combine, value, dtypes[1:], dtypes[0], varies)
-                self.walk(source, views, by_rows, by_rows=True)
+                self.walk(source, places, by_rows, by_rows=True)
                 return
-        self.walk(accumulating_text(combine, value, dtypes[1:], dtypes[0]), views, loops)
+        self.walk(accumulating_text(combine, value, dtypes[1:], dtypes[0]), places, loops)
 
     def constant(self, data: bytes) -> View:
         """A number of these bytes."""
@@ -471,7 +522,9 @@ class Recipes:
         for step in program.steps:
             for source in step.sources:
                 self.kernel(source)
-            words = [self.word(word, memory) for word in step.words]
+            words = [
+                word if isinstance(word, int) else self.word(word, memory) for word in step.words
+            ]
             self.step(step.control or step.source, words, step.launch)
         views = []
         for own, place in zip(wanted, program.outputs, strict=True):
@@ -517,11 +570,10 @@ class Recipes:
         tasks, grain = launch
         number_of_kernel = kernel if isinstance(kernel, int) else self.kernel(kernel)
         recipe.steps += (number_of_kernel, first, tasks, grain)
+        recipe.words += [word if isinstance(word, int) else 0 for word in words]
         for number, word in enumerate(words, first):
             if isinstance(word, int):
-                recipe.words.append(word)
                 continue
-            recipe.words.append(0)
             if isinstance(word, KernelAddress):
                 self.point(number, self.builder.functions, 8 * self.kernel(word.source))
                 continue
@@ -530,5 +582,4 @@ class Recipes:
 
     def point(self, word: int, base: int, offset: int) -> None:
         """Have a word of the recipe be an address."""
-        place = self.place_of(base)
-        self.recipe.relocations += (word, -1 if place is None else place, base, offset)
+        self.recipe.relocations += (word, *self.place_of(base, offset))

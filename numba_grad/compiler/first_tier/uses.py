@@ -6,7 +6,11 @@ from itertools import chain
 
 import numpy as np
 
-from numba_grad.compiler.first_tier.recipes import OWN_WORDS, Address, Recipe
+from numba_grad.compiler.first_tier.recipes import CONSTANTS, OWN_WORDS, Address, Recipe
+from numba_grad.runtime.plan import PlanBuilder
+
+# Up to as many addresses, one by one is quicker.
+_FEW = 200
 
 
 class Uses:
@@ -23,6 +27,50 @@ class Uses:
     def skip(self, use: int, word: int) -> None:
         """Have a word of a row say how many steps come between it and those from now on."""
         self._skips.append((use, word, len(self.recipes)))
+
+    def append_to(self, builder: PlanBuilder, constants: bytes | bytearray) -> None:
+        """Everything to a plan, with the constants behind the words."""
+        if sum([len(recipe.relocations) // 4 for recipe in self.recipes]) <= _FEW:
+            self._append_one_by_one(builder, constants)
+            return
+        steps, words, relocations = self.written_out()
+        is_constant = relocations[:, 1] == CONSTANTS
+        relocations[is_constant, 1] = self.base_of_words
+        relocations[is_constant, 2] += 8 * len(words)
+        words = np.concatenate([words, np.frombuffer(constants, np.int64)])
+        builder.block(steps, words, relocations)
+
+    def _append_one_by_one(self, builder: PlanBuilder, constants: bytes | bytearray) -> None:
+        """The same use by use: arrays of few numbers take longer than these."""
+        start = builder.word_count
+        behind = start + sum([len(recipe.words) for recipe in self.recipes])
+        steps: list[int] = []
+        words: list[int] = []
+        relocations: list[int] = []
+        places, used = self.places, 0
+        firsts: list[tuple[int, int]] = []  # of each use: its first word, its first step
+        for recipe in self.recipes:
+            first = start + len(words)
+            firsts.append((len(words), len(steps) // 4))
+            words += recipe.words
+            rows = iter(recipe.steps)
+            for kernel, word, tasks, grain in zip(rows, rows, rows, rows, strict=True):
+                steps += (kernel, first + word, tasks, grain)
+            rows = iter(recipe.relocations)
+            for word, place, base, offset in zip(rows, rows, rows, rows, strict=True):
+                if place >= 0:
+                    base, beginning = places[used + place]
+                    offset += beginning
+                if base < 0:
+                    offset += 8 * (behind if base == CONSTANTS else first)
+                    base = self.base_of_words
+                relocations += (first + word, base, offset)
+            used += recipe.operands + len(recipe.temporaries)
+        firsts.append((len(words), len(steps) // 4))
+        for use, word, until in self._skips:
+            words[firsts[use][0] + word] = firsts[until][1] - firsts[use + 1][1]
+        words += memoryview(constants).cast("q").tolist()
+        builder.append(steps, words, relocations)
 
     def written_out(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Steps, words and relocations, as `PlanBuilder.block` takes them."""

@@ -325,14 +325,15 @@ class Signatures:
         """A new number, and the facts. An interrupt may leave a number that nobody uses."""
         content: str | tuple[str, tuple] = (node.op.name, tuple(node.params.items()))
         role = _role(node)
-        changing = [node]
+        changing = {node.op.name}
         if role == Role.CALL_ITEM:
             parent = node.inputs[0]
             targets = targets_of(parent)
             names = " ".join(target.name for target in targets)
             content = f"{parent.op.name} {names} {node.params['number']}"
             # What a loop or a branch computes goes to memory of its own.
-            changing = toposort(targets[0].outputs) if parent.op.name == "call" else []
+            reached = toposort(targets[0].outputs) if parent.op.name == "call" else []
+            changing = {x.op.name for x in reached}
         elif node.op.name in ALIASES or node.op.family == "call":
             content = "alias"
         number = self._count
@@ -344,8 +345,8 @@ class Signatures:
             0,
             node.op.cost if node.op.family == "elementwise" else 0,
             role,
-            any(x.op.name in WRITES for x in changing),
-            any(x.op.name in OVERWRITES or x.op.name == "matmul" for x in changing),
+            not changing.isdisjoint(WRITES),
+            "matmul" in changing or not changing.isdisjoint(OVERWRITES),
             node.op.name in ASSIGNMENTS,
             node.op.name == "slice",
             node.op.family in ("contraction", "reduction"),

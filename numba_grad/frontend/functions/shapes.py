@@ -27,7 +27,7 @@ from numba_grad.graph.types import broadcast_shapes as common_shape
 from numba_grad.ops.families import broadcast_to as stretch
 from numba_grad.ops.families import full
 from numba_grad.ops.families import reshape as reshape_node
-from numba_grad.ops.index_expressions import take_index
+from numba_grad.ops.index_expressions import IndexExpression, normalize_index, take, take_index
 from numba_grad.ops.movement import concatenated, permuted
 
 if TYPE_CHECKING:
@@ -411,7 +411,15 @@ def _rolled(x: Node, shift: int, axis: int) -> Node:
     cut = -shift % size if size else 0
     if not cut:
         return x
-    return concatenated([part(x, axis, cut, size), part(x, axis, 0, cut)], axis)
+    return concatenated([take(x, own) for own in _parts_of_roll(x.shape, axis, cut)], axis)
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _parts_of_roll(shape: tuple[int, ...], axis: int, cut: int) -> tuple[IndexExpression, ...]:
+    """What comes first and what comes then, where `cut` elements of an axis leave at its start."""
+    before = (slice(None),) * axis
+    parts = slice(cut, shape[axis]), slice(0, cut)
+    return tuple([normalize_index((*before, own), shape) for own in parts])
 
 
 def part(x: Node, axis: int, start: int, stop: int) -> Node:
