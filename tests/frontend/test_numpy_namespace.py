@@ -327,10 +327,39 @@ def test_vectorize_takes_tensors():
     assert np.vectorize(lambda x: x, otypes="f")(ng.tensor([1.0])).dtype == "f4"
     double = ng.jit(ng.grad(lambda x: np.sum(np.vectorize(lambda v: v * v)(x))))
     assert double(x).tolist() == [[2.0, -4.0, 6.0]]
-    with pytest.raises(TypeError, match=r"ng\.vmap"):
-        np.vectorize(np.sum, signature="(n)->()")(ng.tensor([1.0]))
     with pytest.raises(ValueError, match="no elements"):
         clipped(ng.tensor([]))
+
+
+def test_vectorize_takes_functions_and_objects_beside_tensors():
+    """As fields by integrals of functions that are an argument are written."""
+
+    def field(x, y, f, scale):
+        return f(x, y) * scale["by"]
+
+    x, y = np.meshgrid(np.linspace(0.0, 1.0, 3), np.linspace(0.0, 1.0, 2))
+    found = np.vectorize(field)(x, y, lambda x, y: x + 2 * y, {"by": 3.0})
+    np.testing.assert_allclose(found, 3 * (x + 2 * y))
+    shapes = numpy.array([[str.upper], [str.lower]], dtype=object)
+    lengths = np.vectorize(lambda v, f: v * len(f("ab")))(ng.tensor([1.0, 2.0]), shapes)
+    assert lengths.tolist() == [[2.0, 4.0], [2.0, 4.0]]
+
+
+def test_vectorize_with_a_signature_takes_parts_of_tensors():
+    def quadratic(a, x, power):
+        return (x @ a @ x) ** power, x / x.sum()
+
+    rng = numpy.random.default_rng(3)
+    a, x = rng.random((2, 1, 3, 3)), rng.random((4, 3))
+    arguments = {"signature": "(n,n),(n),()->(),(n)"}
+    expected = numpy.vectorize(quadratic, **arguments)(a, x, 2.0)
+    found = np.vectorize(quadratic, **arguments)(ng.tensor(a), x, 2.0)
+    assert [y.shape for y in found] == [(2, 4), (2, 4, 3)]
+    for mine, numpys in zip(found, expected, strict=True):
+        numpy.testing.assert_allclose(mine, numpys, rtol=1e-13)
+    norms = np.vectorize(lambda v: np.sqrt(v @ v), signature="(n)->()")
+    slopes = ng.grad(lambda x: np.sum(norms(x)))(x)
+    numpy.testing.assert_allclose(slopes, x / numpy.linalg.norm(x, axis=1, keepdims=True))
 
 
 def test_checks_of_numpys_compare_values_without_their_gradients():
