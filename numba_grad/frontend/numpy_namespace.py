@@ -10,7 +10,6 @@ import functools
 import math
 import re
 from collections.abc import Callable, Hashable
-from itertools import zip_longest
 from types import GenericAlias, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -197,7 +196,8 @@ class vectorize(np.vectorize):  # pyright: ignore[reportIncompatibleVariableOver
         # Of "(n,m),(m)->(n)", by names; without a signature functions take single elements.
         of_inputs = re.findall(r"\(([^)]*)\)", (self.signature or "").partition("->")[0])
         ranks = [len(re.findall(r"\w+", own)) for own in of_inputs]
-        ends = [len(x.shape) - rank for x, rank in zip_longest(operands, ranks, fillvalue=0)]
+        ranks = ranks or [0] * len(operands)
+        ends = [len(x.shape) - rank for x, rank in zip(operands, ranks, strict=True)]
         shape = np.broadcast_shapes(*[x.shape[:k] for x, k in zip(operands, ends, strict=True)])
         columns = [_in_rows(x, shape, k) for x, k in zip(operands, ends, strict=True)]
         rows = zip(*columns, strict=True)

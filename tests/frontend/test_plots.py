@@ -42,6 +42,19 @@ def test_tensors_are_drawn_as_arrays(name):
     assert picture(name, *tensors) == picture(name, X, Y, GRID)
 
 
+def test_surfaces_are_drawn_as_those_of_arrays():
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    def corners(*values):
+        axes = Figure(figsize=(2, 2)).add_subplot(projection="3d")
+        return axes.plot_surface(*values, rstride=1, cstride=1)._vec
+
+    x, y = np.meshgrid(X, Y)
+    expected = corners(x, y, GRID)
+    np.testing.assert_array_equal(corners(*map(ng.tensor, (x, y, GRID))), expected)
+
+
 def test_what_is_no_number_is_broadcast_as_numpy_does():
     x = ng.tensor(X)
     found = np.broadcast_arrays(x, None, np.array([["a"], ["b"]]), 2.0)
