@@ -8,6 +8,7 @@ that has no counterpart is NumPy's own object.
 
 import functools
 import math
+import operator
 import re
 from collections.abc import Callable, Hashable
 from types import GenericAlias, ModuleType
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from numba_grad.autograd.tensor_class import is_tensor, is_tensor_class
-from numba_grad.errors import DTypeError, explain
+from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.functions import creation, elementwise, ranges
 from numba_grad.frontend.functions.creation import Shape, asarray, empty
 from numba_grad.frontend.functions.shapes import broadcast_to, reshape
@@ -164,12 +165,39 @@ def _of_any_dtype(theirs: Function, ours: Function) -> Function:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return ours(*args, **kwargs)
-        except DTypeError:
-            if _is_ours(args, kwargs):
+        except (DTypeError, ShapeError) as error:
+            if theirs in _OF_VALUES and _is_ours(args, kwargs):
+                dtype, *_ = [*args[1:], kwargs.get("dtype")]
+                if dtype is not None and np.dtype(dtype) == object:
+                    return _of_objects(args[0])
+            if isinstance(error, ShapeError) or (
+                _is_ours(args, kwargs) and theirs not in _OF_SIZES
+            ):
                 raise
-            return theirs(*args, **kwargs)
+            return theirs(*[_size(x) for x in args], **kwargs)
 
     return call
+
+
+_OF_SIZES = (np.empty, np.zeros, np.ones)
+_OF_VALUES = (np.array, np.asarray, np.asanyarray)
+
+
+def _size(x: Any) -> Any:
+    """Of an array that is made: sizes that are tensors, as numbers."""
+    if not _is_ours((x,), {}):
+        return x
+    return tuple(map(operator.index, x)) if np.ndim(x) else operator.index(x)
+
+
+def _of_objects(values: Any) -> np.ndarray:
+    """NumPy's array of objects: of numbers, where all are of one shape, or tensors as they are."""
+    if is_tensor(values) or len({np.shape(x) for x in values}) == 1:
+        return np.array(asarray(values)).astype(object)
+    objects = np.empty(len(values), object)
+    for number, x in enumerate(values):
+        objects[number] = x
+    return objects
 
 
 def asarray_chkfinite(a: ArrayLike, dtype: object = None, order: str | None = None) -> "Tensor":

@@ -16,7 +16,7 @@ import scipy.linalg
 import numba_grad as ng
 import numba_grad.numpy as np
 import numba_grad.numpy.random as npr
-from numba_grad.errors import DTypeError, GradientError, TracingError
+from numba_grad.errors import DTypeError, GradientError, ShapeError, TracingError
 from numba_grad.frontend.namespaces import NAMESPACES
 from numba_grad.frontend.numpy_namespace import Ufunc
 from numba_grad.frontend.tensors.numpy_functions import of_function, of_ufunc
@@ -297,6 +297,21 @@ def test_text_dates_records_and_objects_are_numpys_arrays():
         np.zeros(2, dtype="no dtype")
     with pytest.raises(DTypeError):
         np.array([ng.tensor(1.0), None])
+    years, size = np.arange(2000, 2003), np.array([2, 3])
+    assert years.astype(str).tolist() == ["2000", "2001", "2002"]
+    assert years.astype("O").tolist() == [2000, 2001, 2002]
+    assert np.empty(size, dtype="O").shape == (2, 3) and np.zeros(size[1], "S2").shape == (3,)
+    of_one_shape = np.array([years[:2], 2 * years[:2]], dtype=object)
+    assert of_one_shape.tolist() == [[2000, 2001], [4000, 4002]]
+    with pytest.raises(GradientError):
+        ng.tensor([1.0], requires_grad=True).astype(str)
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    ragged = np.array([x, x[:1], 3.0], object)
+    assert ragged.shape == (3,) and ragged[0] is x and ragged[2] == 3.0
+    sum(np.sum(part**2) for part in ragged).backward()
+    assert x.grad.tolist() == [4.0, 4.0]
+    with pytest.raises(ShapeError):
+        np.array([[1.0, 2.0], [3.0]])
 
     def f(x):
         names, parts = np.array(["a", "b", "a"]), np.empty(2, dtype=object)
