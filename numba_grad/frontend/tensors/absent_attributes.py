@@ -23,7 +23,7 @@ INSTEAD = {
             "setflags",
         )
     },
-    **{name: f"x.detach().numpy().{name}(...)" for name in ("dump", "dumps", "tobytes", "tofile")},
+    **{name: f"x.detach().numpy().{name}(...)" for name in ("dump", "dumps", "tofile")},
     "strides": "np.lib.stride_tricks.sliding_window_view(x, n) for windows; "
     "x.detach().numpy().strides",
     "resize": "np.resize(x, shape), or x[:n], a view",
