@@ -416,6 +416,18 @@ def test_text_of_what_is_traced_says_so():
     assert seen == ["tensor(<traced>, shape=(2,), dtype=float64)"]
 
 
+def test_windows_by_strides_are_those_of_the_values():
+    """As images are cut into blocks; a tensor is in row order, whatever it is a part of."""
+    x = np.arange(24.0).reshape(4, 6)
+    for part in (x, x.T, x[::2, 1:]):
+        shape = (part.shape[0] - 1, part.shape[1] - 1, 2, 2)
+        blocks = np.lib.stride_tricks.as_strided(part, shape, part.strides * 2)
+        expected = numpy.lib.stride_tricks.sliding_window_view(numpy.asarray(part), (2, 2))
+        numpy.testing.assert_array_equal(blocks, expected)
+    assert x.T.strides == (32, 8) and np.ones(2, np.float32).strides == (4,)
+    assert x.flags.writeable and x.T.flags["C_CONTIGUOUS"]
+
+
 def test_windows_by_strides_are_answered_with_windows():
     def windows(x):
         return np.lib.stride_tricks.as_strided(x, (4, 3), (8, 8)).sum()
