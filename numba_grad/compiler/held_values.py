@@ -200,16 +200,34 @@ def carried_along(past: Past) -> list[Node]:
 def _is_carried(node: Node, past: Collection[Node], first: int) -> bool:
     """Whether `node` reads what `past` computes and a pending value from before `first`, or one
     that was carried before. An array that is assigned into is not: its states need each value."""
-    behind = past_of([node])
-    own, pending = behind.nodes, behind.pending
-    if len(pending) > _LONGEST_SUM or any(x.op is ARGUMENT or x.op.name in WRITES for x in pending):
+    behind = _behind_sum(node)
+    if behind is None:
         return False
+    own, pending = behind
     if not any(x in past and x.op.family != LEAF.family for x in own):
         return False
     if any(x in _carried or x in _waiting for x in own):
         return True
     _waiting.add(node)
     return not _is_large(node) and any(x.serial < first and held_tensor(x) is None for x in pending)
+
+
+def _behind_sum(node: Node) -> tuple[dict[Node, None], list[Node]] | None:
+    """What `past_of` finds; None at the first assignment or argument, and where it is too much."""
+    own: dict[Node, None] = {node: None}
+    pending: list[Node] = []
+    stack = [node]
+    while stack:
+        x = stack.pop()
+        if x.value is not None:
+            continue
+        if x.op is ARGUMENT or x.op.name in WRITES or len(pending) == _LONGEST_SUM:
+            return None
+        pending.append(x)
+        new = [y for y in _sources(x) if y not in own]
+        own.update(dict.fromkeys(new))
+        stack += new
+    return own, pending
 
 
 def is_filled(node: Node) -> bool:

@@ -7,6 +7,9 @@ that has no counterpart is NumPy's own object.
 """
 
 import functools
+import math
+import operator
+import re
 from collections.abc import Callable, Hashable
 from types import GenericAlias, ModuleType
 from typing import TYPE_CHECKING, Any, cast
@@ -14,10 +17,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from numba_grad.autograd.tensor_class import is_tensor, is_tensor_class
-from numba_grad.errors import DTypeError, explain
+from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.functions import creation, elementwise, ranges
 from numba_grad.frontend.functions.creation import Shape, asarray, empty
-from numba_grad.frontend.functions.shapes import broadcast_arrays, ravel, reshape
+from numba_grad.frontend.functions.shapes import broadcast_to, reshape
 from numba_grad.frontend.inputs.arrays import ArrayLike, has_tensors
 from numba_grad.frontend.tensors import array_api
 from numba_grad.frontend.tensors.flat_elements import ndenumerate
@@ -162,12 +165,39 @@ def _of_any_dtype(theirs: Function, ours: Function) -> Function:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return ours(*args, **kwargs)
-        except DTypeError:
-            if _is_ours(args, kwargs):
+        except (DTypeError, ShapeError) as error:
+            if theirs in _OF_VALUES and _is_ours(args, kwargs):
+                dtype, *_ = [*args[1:], kwargs.get("dtype")]
+                if dtype is not None and np.dtype(dtype) == object:
+                    return _of_objects(args[0])
+            if isinstance(error, ShapeError) or (
+                _is_ours(args, kwargs) and theirs not in _OF_SIZES
+            ):
                 raise
-            return theirs(*args, **kwargs)
+            return theirs(*[_size(x) for x in args], **kwargs)
 
     return call
+
+
+_OF_SIZES = (np.empty, np.zeros, np.ones)
+_OF_VALUES = (np.array, np.asarray, np.asanyarray)
+
+
+def _size(x: Any) -> Any:
+    """Of an array that is made: sizes that are tensors, as numbers."""
+    if not _is_ours((x,), {}):
+        return x
+    return tuple(map(operator.index, x)) if np.ndim(x) else operator.index(x)
+
+
+def _of_objects(values: Any) -> np.ndarray:
+    """NumPy's array of objects: of numbers, where all are of one shape, or tensors as they are."""
+    if is_tensor(values) or len({np.shape(x) for x in values}) == 1:
+        return np.array(asarray(values)).astype(object)
+    objects = np.empty(len(values), object)
+    for number, x in enumerate(values):
+        objects[number] = x
+    return objects
 
 
 def asarray_chkfinite(a: ArrayLike, dtype: object = None, order: str | None = None) -> "Tensor":
@@ -181,41 +211,54 @@ def asarray_chkfinite(a: ArrayLike, dtype: object = None, order: str | None = No
 class vectorize(np.vectorize):  # pyright: ignore[reportIncompatibleVariableOverride]
     """NumPy's, which also takes tensors: Python's function of each element, one after the other.
 
-    So a branch on values is decided for each element. `ng.vmap` is faster, where there is none.
+    So a branch on values is decided for each element, or for each part that `signature` names.
+    `ng.vmap` is faster, where there is none.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not _is_ours(args, kwargs):
             return super().__call__(*args, **kwargs)
-        if self.signature is not None:
-            raise TypeError(
-                explain(
-                    "vectorize",
-                    "tensors are taken by functions of single elements",
-                    got={"signature": self.signature},
-                    fix="ng.vmap(function)(x), for the first axis of x",
-                )
-            )
         given = {**dict(enumerate(args)), **kwargs}
         names = [name for name in given if name not in self.excluded]
-        arrays = broadcast_arrays(*[asarray(given[name]) for name in names])
-        rows = zip(*[ravel(x) for x in arrays], strict=True)
+        operands = [_operand(given[name]) for name in names]
+        # Of "(n,m),(m)->(n)", by names; without a signature functions take single elements.
+        of_inputs = re.findall(r"\(([^)]*)\)", (self.signature or "").partition("->")[0])
+        ranks = [len(re.findall(r"\w+", own)) for own in of_inputs]
+        ranks = ranks or [0] * len(operands)
+        ends = [len(x.shape) - rank for x, rank in zip(operands, ranks, strict=True)]
+        shape = np.broadcast_shapes(*[x.shape[:k] for x, k in zip(operands, ends, strict=True)])
+        columns = [_in_rows(x, shape, k) for x, k in zip(operands, ends, strict=True)]
+        rows = zip(*columns, strict=True)
         results = [self._of_elements(given, dict(zip(names, row, strict=True))) for row in rows]
         if not results:
             raise ValueError(explain("vectorize", "no elements, so no results to know a dtype by"))
         is_one = not isinstance(results[0], tuple)
         outputs = [results] if is_one else list(zip(*results, strict=True))
         dtypes: list[str | None] = list(self.otypes or "") or [None] * len(outputs)
-        joined = [
-            reshape(asarray(list(output), dtype), arrays[0].shape)
-            for output, dtype in zip(outputs, dtypes, strict=True)
-        ]
+        stacks = [asarray(list(x), dtype) for x, dtype in zip(outputs, dtypes, strict=True)]
+        joined = [reshape(x, (*shape, *x.shape[1:])) for x in stacks]
         return joined[0] if is_one else tuple(joined)
 
     def _of_elements(self, given: dict[Any, Any], elements: dict[Any, Any]) -> Any:
         every = {**given, **elements}
         in_place = [every.pop(place) for place in sorted(k for k in every if isinstance(k, int))]
         return self.pyfunc(*in_place, **every)
+
+
+def _operand(x: Any) -> Any:
+    """A tensor, or NumPy's array of what holds no numbers: functions, objects, texts."""
+    if has_tensors([x]):
+        return asarray(x)
+    array = np.asarray(x)
+    return array if array.dtype.kind in "OSUMmV" else asarray(array)
+
+
+def _in_rows(x: Any, shape: tuple[int, ...], end: int) -> Any:
+    """Parts of an operand, whose axes are those from `end` on, for all elements of `shape`."""
+    whole, size = (*shape, *x.shape[end:]), math.prod(shape)
+    if isinstance(x, np.ndarray):
+        return np.broadcast_to(x, whole).reshape(size, *x.shape[end:])
+    return reshape(broadcast_to(x, whole), (size, *x.shape[end:]))
 
 
 class _ArrayClass(type):

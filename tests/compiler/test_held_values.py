@@ -453,6 +453,41 @@ def test_what_is_assigned_into_waits_for_its_last_value():
     np.testing.assert_allclose(states[2], np.cos(np.cos(np.cos(A))), rtol=1e-14)
 
 
+def test_arrays_that_are_filled_beside_what_is_looked_at_are_not_walked(monkeypatch):
+    """As a generator of random numbers by Python's integers keeps all that it makes of them."""
+    visited = 0
+
+    def counted(f, size):
+        def walk(*arguments):
+            nonlocal visited
+            found = f(*arguments)
+            visited += size(found)
+            return found
+
+        return walk
+
+    monkeypatch.setattr(held_values, "past_of", counted(held_values.past_of, lambda x: len(x[0])))
+    monkeypatch.setattr(held_values, "_sources", counted(held_values._sources, len))
+
+    def work(n):
+        nonlocal visited
+        visited = 0
+        numbers, parts, doubled = ng.zeros(n + 1), ng.zeros(n + 1), ng.zeros(n)
+        numbers[0] = 17
+        for i in range(1, n + 1):
+            numbers[i] = int(5 * numbers[i - 1] + 3) % 64
+            parts[i] = numbers[i] / 63
+            doubled[i - 1] = 2 * parts[i]
+        of_all = visited
+        expected = [17]
+        for _ in range(n):
+            expected.append((5 * expected[-1] + 3) % 64)
+        np.testing.assert_allclose(doubled, 2 * np.array(expected[1:]) / 63, rtol=1e-15)
+        return of_all
+
+    assert work(120) < 3 * work(60)
+
+
 def test_rows_that_are_written_and_read_in_every_way_are_numpys(compiled):
     def filled(array, start):
         looks = []

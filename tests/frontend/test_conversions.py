@@ -372,3 +372,36 @@ def test_a_traced_number_is_no_key(find):
 
 
 TABLE = {1: 10, 2: 20}
+
+
+def test_lists_are_repeated_by_numbers_and_multiplied_by_arrays():
+    """As of NumPy: `[0] * n`, where n is an element or what a function gives."""
+    labels = ng.tensor([0, 2, 1, 2])
+    count = labels.max() + 1
+    assert [0] * count == [0, 0, 0] == count * [0]
+    assert (1, "a") * labels[2] == (1, "a") and [[]] * labels[0] == []
+    assert ([1, 2] * ng.tensor(3)).tolist() == [3, 6]  # of an array, in NumPy, too
+    assert ([1, 2] * labels[1:3]).tolist() == [2, 2]
+    assert ([1, 2] * ng.tensor([0.5])[0]).tolist() == [0.5, 1.0]
+    for jitted in (ng.jit(lambda x: [0.0] * x[1]), ng.jit(lambda x: x[1] * (0.0, 1.0))):
+        with pytest.raises(TracingError):
+            jitted(np.array([1, 2]))
+    with pytest.raises(TracingError):
+        ng.jit(lambda n: np.sum([1.0] * n))(3)
+
+
+def test_numbers_in_text_are_those_of_numpy():
+    x = ng.tensor([1.5, 2.0], requires_grad=True)
+    assert f"{x[0]} {x[1]:.2f} {ng.tensor([7])[0]:03d}" == "1.5 2.00 007"
+    assert f"{ng.tensor(np.float32(0.1))}" == f"{np.float32(0.1)}"
+    assert f"{x}" == str(x) and str(x[0]) == "tensor(1.5, requires_grad=True)"
+
+
+def test_bytes_and_whole_numbers():
+    x = ng.tensor([1.5, -2.5])
+    assert x.tobytes() == np.array([1.5, -2.5]).tobytes()
+    assert math.trunc(x[0]) == 1 and math.trunc(x[1]) == -2
+    with pytest.raises(GradientError):
+        ng.tensor([1.0], requires_grad=True).tobytes()
+    parts = np.split(np.arange(6), ng.tensor([3])[0])
+    assert [np.asarray(part).tolist() for part in parts] == [[0, 1], [2, 3], [4, 5]]

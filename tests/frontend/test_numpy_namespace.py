@@ -16,7 +16,7 @@ import scipy.linalg
 import numba_grad as ng
 import numba_grad.numpy as np
 import numba_grad.numpy.random as npr
-from numba_grad.errors import DTypeError, GradientError, TracingError
+from numba_grad.errors import DTypeError, GradientError, ShapeError, TracingError
 from numba_grad.frontend.namespaces import NAMESPACES
 from numba_grad.frontend.numpy_namespace import Ufunc
 from numba_grad.frontend.tensors import protocols
@@ -298,6 +298,21 @@ def test_text_dates_records_and_objects_are_numpys_arrays():
         np.zeros(2, dtype="no dtype")
     with pytest.raises(DTypeError):
         np.array([ng.tensor(1.0), None])
+    years, size = np.arange(2000, 2003), np.array([2, 3])
+    assert years.astype(str).tolist() == ["2000", "2001", "2002"]
+    assert years.astype("O").tolist() == [2000, 2001, 2002]
+    assert np.empty(size, dtype="O").shape == (2, 3) and np.zeros(size[1], "S2").shape == (3,)
+    of_one_shape = np.array([years[:2], 2 * years[:2]], dtype=object)
+    assert of_one_shape.tolist() == [[2000, 2001], [4000, 4002]]
+    with pytest.raises(GradientError):
+        ng.tensor([1.0], requires_grad=True).astype(str)
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    ragged = np.array([x, x[:1], 3.0], object)
+    assert ragged.shape == (3,) and ragged[0] is x and ragged[2] == 3.0
+    sum(np.sum(part**2) for part in ragged).backward()
+    assert x.grad.tolist() == [4.0, 4.0]
+    with pytest.raises(ShapeError):
+        np.array([[1.0, 2.0], [3.0]])
 
     def f(x):
         names, parts = np.array(["a", "b", "a"]), np.empty(2, dtype=object)
@@ -328,10 +343,39 @@ def test_vectorize_takes_tensors():
     assert np.vectorize(lambda x: x, otypes="f")(ng.tensor([1.0])).dtype == "f4"
     double = ng.jit(ng.grad(lambda x: np.sum(np.vectorize(lambda v: v * v)(x))))
     assert double(x).tolist() == [[2.0, -4.0, 6.0]]
-    with pytest.raises(TypeError, match=r"ng\.vmap"):
-        np.vectorize(np.sum, signature="(n)->()")(ng.tensor([1.0]))
     with pytest.raises(ValueError, match="no elements"):
         clipped(ng.tensor([]))
+
+
+def test_vectorize_takes_functions_and_objects_beside_tensors():
+    """As fields by integrals of functions that are an argument are written."""
+
+    def field(x, y, f, scale):
+        return f(x, y) * scale["by"]
+
+    x, y = np.meshgrid(np.linspace(0.0, 1.0, 3), np.linspace(0.0, 1.0, 2))
+    found = np.vectorize(field)(x, y, lambda x, y: x + 2 * y, {"by": 3.0})
+    np.testing.assert_allclose(found, 3 * (x + 2 * y))
+    shapes = numpy.array([[str.upper], [str.lower]], dtype=object)
+    lengths = np.vectorize(lambda v, f: v * len(f("ab")))(ng.tensor([1.0, 2.0]), shapes)
+    assert lengths.tolist() == [[2.0, 4.0], [2.0, 4.0]]
+
+
+def test_vectorize_with_a_signature_takes_parts_of_tensors():
+    def quadratic(a, x, power):
+        return (x @ a @ x) ** power, x / x.sum()
+
+    rng = numpy.random.default_rng(3)
+    a, x = rng.random((2, 1, 3, 3)), rng.random((4, 3))
+    arguments = {"signature": "(n,n),(n),()->(),(n)"}
+    expected = numpy.vectorize(quadratic, **arguments)(a, x, 2.0)
+    found = np.vectorize(quadratic, **arguments)(ng.tensor(a), x, 2.0)
+    assert [y.shape for y in found] == [(2, 4), (2, 4, 3)]
+    for mine, numpys in zip(found, expected, strict=True):
+        numpy.testing.assert_allclose(mine, numpys, rtol=1e-13)
+    norms = np.vectorize(lambda v: np.sqrt(v @ v), signature="(n)->()")
+    slopes = ng.grad(lambda x: np.sum(norms(x)))(x)
+    numpy.testing.assert_allclose(slopes, x / numpy.linalg.norm(x, axis=1, keepdims=True))
 
 
 def test_checks_of_numpys_compare_values_without_their_gradients():
@@ -371,6 +415,18 @@ def test_text_of_what_is_traced_says_so():
     seen = []
     ng.jit(lambda x: seen.append(np.array2string(x, precision=2)) or x)(numpy.ones(2))
     assert seen == ["tensor(<traced>, shape=(2,), dtype=float64)"]
+
+
+def test_windows_by_strides_are_those_of_the_values():
+    """As images are cut into blocks; a tensor is in row order, whatever it is a part of."""
+    x = np.arange(24.0).reshape(4, 6)
+    for part in (x, x.T, x[::2, 1:]):
+        shape = (part.shape[0] - 1, part.shape[1] - 1, 2, 2)
+        blocks = np.lib.stride_tricks.as_strided(part, shape, part.strides * 2)
+        expected = numpy.lib.stride_tricks.sliding_window_view(numpy.asarray(part), (2, 2))
+        numpy.testing.assert_array_equal(blocks, expected)
+    assert x.T.strides == (32, 8) and np.ones(2, np.float32).strides == (4,)
+    assert x.flags.writeable and x.T.flags["C_CONTIGUOUS"]
 
 
 def test_windows_by_strides_are_answered_with_windows():

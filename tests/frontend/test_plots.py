@@ -24,13 +24,15 @@ DRAWINGS = {
     "contourf": lambda axes, x, y, grid: axes.contourf(x, y, grid),
     "pcolormesh": lambda axes, x, y, grid: axes.pcolormesh(grid),
     "quiver": lambda axes, x, y, grid: axes.quiver(x, y, y, x),
+    "plot_surface": lambda axes, x, y, grid: axes.plot_surface(*np.meshgrid(x, y), grid),
     "numbers": lambda axes, x, y, grid: axes.plot(list(y), label=f"{y[0]:.1f}"),
 }
 
 
 def picture(name, *values):
     figure = pytest.importorskip("matplotlib.figure").Figure(figsize=(2, 2))
-    DRAWINGS[name](figure.subplots(), *values)
+    in_space = {"projection": "3d"} if name == "plot_surface" else {}
+    DRAWINGS[name](figure.subplots(subplot_kw=in_space), *values)
     file = io.BytesIO()
     figure.savefig(file, format="raw", dpi=40)
     return file.getvalue()

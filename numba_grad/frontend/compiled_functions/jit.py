@@ -49,7 +49,7 @@ from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node, grad_mode, leaf
-from numba_grad.graph.types import array_type
+from numba_grad.graph.types import CPU, array_type
 from numba_grad.graph.walk import is_traced
 from numba_grad.locks import LocksByKey, new_lock
 
@@ -243,7 +243,9 @@ class Jitted:
             if current.trace is not None:
                 raise
         with run_by_python():
-            return self._f(*args, **kwargs)
+            result = self._f(*args, **kwargs)
+        dynamic, _ = self._split(args, kwargs)
+        return _as_arrays(result) if dynamic.is_plain else result
 
     def lower(self, *args: Any, **kwargs: Any) -> "Lowered":
         """What a call with these arguments compiles to: kernels, graph, memory, a profile. Nothing
@@ -529,6 +531,15 @@ class Jitted:
         if found.state.is_rerun:
             self._places_of_state = found.state.places_of_values
         return found
+
+
+def _as_arrays(result: Any) -> Any:
+    """What Python's own run has returned, as a compiled call returns it: arrays, if it got some."""
+    leaves, structure = trees.flatten(result)
+    for number, x in enumerate(leaves):
+        if isinstance(x, Tensor) and not x._node.requires_grad and x._node.type.device == CPU:
+            leaves[number] = host_value(x)[()]
+    return trees.unflatten(structure, leaves)
 
 
 def _never() -> bool:

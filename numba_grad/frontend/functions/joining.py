@@ -229,8 +229,8 @@ def split(x: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0)
     """
     node = as_node(x)
     number = normalize_axis("split", axis, len(node.shape))
-    sections = indices_or_sections
-    if not isinstance(sections, Iterable) and node.shape[number] % operator.index(sections):
+    sections: Any = indices_or_sections
+    if not _are_places(sections) and node.shape[number] % operator.index(sections):
         raise ShapeError(
             explain(
                 "split",
@@ -248,16 +248,21 @@ def array_split(
     """As `split`; the first parts are longer by one where the axis does not divide evenly."""
     node = as_node(x)
     number = normalize_axis("array_split", axis, len(node.shape))
+    given: Any = indices_or_sections
     size = node.shape[number]
-    if isinstance(indices_or_sections, Iterable):
-        cuts = [0, *[operator.index(cut) for cut in indices_or_sections], size]
+    if _are_places(given):
+        cuts = [0, *[operator.index(cut) for cut in given], size]
     else:
-        sections = operator.index(indices_or_sections)
+        sections = operator.index(given)
         if sections <= 0:
             raise ValueError(explain("split", "no parts", got={"parts": sections}, expected=">= 1"))
         each, longer = divmod(size, sections)
         cuts = [k * each + min(k, longer) for k in range(sections + 1)]
     return [view_of(x, part(node, number, start, stop)) for start, stop in itertools.pairwise(cuts)]
+
+
+def _are_places(sections: Any) -> bool:
+    return isinstance(sections, Iterable) and getattr(sections, "ndim", 1) > 0
 
 
 def hsplit(x: ArrayLike, indices_or_sections: int | Sequence[int]) -> "list[Tensor]":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.autograd import views
 from numba_grad.autograd.tensor_class import is_tensor, new_tensor, recorded_tensor
 from numba_grad.errors import explain
 from numba_grad.frontend.inputs.arrays import as_node, is_scalar, operands, scalar_leaf
@@ -60,7 +61,7 @@ def recorded_with(
 @functools.cache
 def on_tensor(ufunc: np.ufunc, prepare: Prepare = operands) -> Operator:
     """`ufunc(x, other)` for a tensor x, as an operator."""
-    op = OPS[ufunc.__name__]
+    op, is_product = OPS[ufunc.__name__], ufunc is np.multiply
     known: Known = {}
     numbers: Numbers = {}
 
@@ -88,7 +89,7 @@ def on_tensor(ufunc: np.ufunc, prepare: Prepare = operands) -> Operator:
             if found is not None:
                 flows = x.requires_grad or other.requires_grad
                 return recorded_tensor(op, (x, other), flows, NO_PARAMS, found)
-        elif not is_operand(other):
+        elif not is_operand(other) or (is_product and is_repeated(other, self)):
             return NotImplemented
         return new_tensor(recorded_with(ufunc, known, (self, other), prepare))
 
@@ -102,7 +103,7 @@ def _refused(tensor: "Tensor", other: Any) -> Any:
 def on_the_right(ufunc: np.ufunc, foreign: Operator = _refused) -> Operator:
     """The same with the tensor on the right: `other + x`, as an operator. `foreign` has the say
     where `other` is neither an array nor a number."""
-    op = OPS[ufunc.__name__]
+    op, is_product = OPS[ufunc.__name__], ufunc is np.multiply
     known: Known = {}
     numbers: Numbers = {}
 
@@ -118,9 +119,21 @@ def on_the_right(ufunc: np.ufunc, foreign: Operator = _refused) -> Operator:
                 return recorded_tensor(op, (y, x), x.requires_grad, NO_PARAMS, inferred)
         elif not is_operand(other):
             return foreign(self, other)
+        elif is_product and is_repeated(other, self):
+            return NotImplemented
         return new_tensor(recorded_with(ufunc, known, (other, self)))
 
     return operate
+
+
+def is_repeated(other: Any, times: "Tensor") -> bool:
+    """Whether a product is Python's of a list, `[0] * n`: NumPy's integers are such a number, and
+    its arrays without axes are not."""
+    return (
+        isinstance(other, list | tuple)
+        and times._node.dtype.kind in "iu"
+        and views.is_number(times)
+    )
 
 
 def _met(

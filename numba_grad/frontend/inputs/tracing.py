@@ -318,6 +318,13 @@ def note_raised(condition: Node) -> bool:
     return True
 
 
+def note_may_fail() -> None:
+    """Say that Python is to run what is traced if it fails when it is computed: a `try` in it may
+    catch that."""
+    if _raised.scopes:
+        _raised.scopes[0][:] = [any_of([*_raised.scopes[0], literal(False, np.dtype(np.bool_))])]
+
+
 def raised_so_far() -> list[Node]:
     """When there was an exception before: what comes then must end, and nobody reads it."""
     return [x for scope in _raised.scopes for x in scope]

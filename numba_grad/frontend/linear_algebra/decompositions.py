@@ -7,6 +7,7 @@ import numpy as np
 from numba_grad.errors import explain
 from numba_grad.frontend.functions.indexing import taken_along
 from numba_grad.frontend.inputs.arrays import ArrayLike, wrap
+from numba_grad.frontend.inputs.caught_errors import may_be_singular
 from numba_grad.frontend.linear_algebra.linear_systems import for_lapack, matrix_for_lapack
 from numba_grad.graph.node import OPS, Node
 from numba_grad.immutable import NamedTuple
@@ -41,6 +42,7 @@ class SVDResult(NamedTuple):
     Vh: "Tensor"
 
 
+@may_be_singular
 def cholesky(a: ArrayLike, /, *, upper: bool = False) -> "Tensor":
     """The lower triangular L with a = L @ L^H; with `upper` the upper triangular U, a = U^H @ U.
 
@@ -67,6 +69,7 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False) -> "Tensor":
     return wrap(OPS["cholesky"](matrix))
 
 
+@may_be_singular
 def cho_factor(a: ArrayLike, lower: bool = False) -> "tuple[Tensor, bool]":
     """The Cholesky factor of a matrix and whether it is lower triangular, as SciPy's: for
     `cho_solve`. What SciPy leaves of `a` in the other triangle is zeros here.
@@ -138,6 +141,7 @@ def qr(a: ArrayLike, mode: Literal["reduced", "complete", "r"] = "reduced") -> "
     return QRResult(wrap(q), wrap(matrix_transpose(r)))
 
 
+@may_be_singular
 def eigh(a: ArrayLike, UPLO: str = "L") -> EighResult:
     """Eigenvalues, ascending, and eigenvectors, the columns, of Hermitian matrices.
 
@@ -170,6 +174,7 @@ def eigh(a: ArrayLike, UPLO: str = "L") -> EighResult:
     return EighResult(wrap(real_part(values)), wrap(vectors))
 
 
+@may_be_singular
 def eigvalsh(a: ArrayLike, UPLO: str = "L") -> "Tensor":
     """Eigenvalues, ascending, of Hermitian matrices; see `eigh`."""
     lower = _is_lower("eigvalsh", UPLO)
@@ -189,6 +194,7 @@ def _unpacked(packed: Node) -> tuple[Node, Node]:
     return reshape(values, (*values.shape[:-2], n)), block(packed, 0, n, 0, n)
 
 
+@may_be_singular
 def eig(a: ArrayLike, /) -> EigResult:
     """Eigenvalues, in LAPACK's order, and eigenvectors, columns of norm 1, of square matrices.
 
@@ -212,6 +218,7 @@ def eig(a: ArrayLike, /) -> EigResult:
     return EigResult(wrap(values), wrap(vectors))
 
 
+@may_be_singular
 def eigvals(a: ArrayLike, /) -> "Tensor":
     """Eigenvalues, in LAPACK's order, of square matrices; complex always. See `eig`."""
     return wrap(OPS["eigvals"](matrix_for_lapack("eigvals", a)))
@@ -228,6 +235,7 @@ def svd(
 def svd(
     a: ArrayLike, full_matrices: bool = ..., *, compute_uv: Literal[False], hermitian: bool = ...
 ) -> "Tensor": ...
+@may_be_singular
 def svd(
     a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
 ) -> "SVDResult | Tensor":
@@ -291,6 +299,7 @@ def _svd_of_hermitian(matrix: Node, compute_uv: bool) -> "SVDResult | Tensor":
     )
 
 
+@may_be_singular
 def svdvals(a: ArrayLike, /) -> "Tensor":
     """The singular values of each matrix, descending; see `svd`."""
     return wrap(OPS["svdvals"](matrix_for_lapack("svdvals", a)))

@@ -10,6 +10,7 @@ from numba_grad.dtypes import FLOAT64, INT64, is_storage_only
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.functions.reductions import reduced, squared_magnitude
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, common_dtype, wrap
+from numba_grad.frontend.inputs.caught_errors import may_be_singular
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axis
 from numba_grad.immutable import NamedTuple
@@ -68,6 +69,7 @@ def matrix_for_lapack(operation: str, a: ArrayLike) -> Node:
     return matrix
 
 
+@may_be_singular
 def solve(a: ArrayLike, b: ArrayLike, /) -> "Tensor":
     """The x with a @ x = b, by LU factorization.
 
@@ -88,6 +90,7 @@ def solve(a: ArrayLike, b: ArrayLike, /) -> "Tensor":
     return wrap(reshape(solution, solution.shape[:-1]))
 
 
+@may_be_singular
 def inv(a: ArrayLike, /) -> "Tensor":
     """The inverse of each matrix. `solve(a, b)` is faster and more accurate than `inv(a) @ b`.
 
@@ -99,6 +102,7 @@ def inv(a: ArrayLike, /) -> "Tensor":
     return wrap(OPS["inv"](matrix_for_lapack("inv", a)))
 
 
+@may_be_singular
 def solve_triangular(
     a: ArrayLike,
     b: ArrayLike,
@@ -176,6 +180,7 @@ def lu_factor(a: ArrayLike) -> "tuple[Tensor, Tensor]":
     return wrap(block(packed, 0, m, 0, n)), wrap(whole)
 
 
+@may_be_singular
 def lu_solve(
     lu_and_piv: "tuple[ArrayLike, ArrayLike]", b: ArrayLike, trans: int | str = 0
 ) -> "Tensor":
@@ -245,6 +250,7 @@ def tolerances(operation: str, matrix: Node, rtol: ArrayLike | None) -> Node:
         raise ShapeError(explain(operation, problem, got=got)) from None
 
 
+@may_be_singular
 def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult:
     """The shortest x that minimizes the norm of a @ x - b, by singular values.
 
@@ -305,6 +311,7 @@ def rank_of(values: Node, tolerance: Node) -> Node:
     return reduced("sum", cast(OPS["greater"](values, limit), INT64), axis)
 
 
+@may_be_singular
 def pinv(
     a: ArrayLike,
     rcond: ArrayLike | None = None,
@@ -355,6 +362,7 @@ def hermitian_of_lower(operation: str, matrix: Node) -> Node:
 # Tensor equations
 
 
+@may_be_singular
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int] | None = None) -> "Tensor":
     """The x with tensordot(a, x, axes=x.ndim) = b.
 
@@ -386,6 +394,7 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int] | None = N
     return wrap(reshape(solution, shape))
 
 
+@may_be_singular
 def tensorinv(a: ArrayLike, ind: int = 2) -> "Tensor":
     """The inverse with respect to tensordot(a, x, ind): of the matrix that `a` is when its first
     `ind` axes are taken together, and the others.

@@ -7,6 +7,7 @@ import numpy as np
 
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.inputs.arrays import ArrayLike, wrap
+from numba_grad.frontend.inputs.caught_errors import may_be_singular
 from numba_grad.frontend.linear_algebra.linear_systems import for_lapack, matrix_for_lapack
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops import matrix_equations  # noqa: F401 - fills OPS
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from numba_grad.frontend.tensors.tensor import Tensor
 
 
+@may_be_singular
 def sqrtm(A: ArrayLike) -> "Tensor":
     """The principal square root of each matrix: the one whose eigenvalues have real parts >= 0.
 
@@ -42,6 +44,7 @@ def sqrtm(A: ArrayLike) -> "Tensor":
     return wrap(OPS["sqrtm"](matrix_for_lapack("sqrtm", A)))
 
 
+@may_be_singular
 def solve_sylvester(a: ArrayLike, b: ArrayLike, q: ArrayLike) -> "Tensor":
     """The x with a @ x + x @ b = q, by Schur factors (Bartels and Stewart, 1972).
 
@@ -60,6 +63,7 @@ def solve_sylvester(a: ArrayLike, b: ArrayLike, q: ArrayLike) -> "Tensor":
     return wrap(OPS["solve_sylvester"](*_one_stack("solve_sylvester", nodes)))
 
 
+@may_be_singular
 def solve_banded(
     l_and_u: tuple[int, int],
     ab: ArrayLike,

@@ -9,6 +9,7 @@ import numpy as np
 
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, common_dtype, wrap
+from numba_grad.frontend.inputs.caught_errors import may_be_singular
 from numba_grad.frontend.linear_algebra.linear_systems import inv, matrix_for_lapack
 from numba_grad.graph.node import OPS, Node
 from numba_grad.immutable import NamedTuple
@@ -63,6 +64,7 @@ def slogdet(a: ArrayLike, /) -> SlogdetResult:
     return SlogdetResult(wrap(sign), wrap(real_part(reshape(block(parts, 0, 1, 1, 1), stack))))
 
 
+@may_be_singular
 def matrix_power(a: ArrayLike, n: int) -> "Tensor":
     """The product of `n` matrices `a`, by repeated squaring; of the inverse for negative `n`.
 

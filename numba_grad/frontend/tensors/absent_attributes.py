@@ -17,15 +17,12 @@ INSTEAD = {
         for name in (
             "base",
             "ctypes",
-            "flags",
             "byteswap",
             "getfield",
             "setflags",
         )
     },
-    **{name: f"x.detach().numpy().{name}(...)" for name in ("dump", "dumps", "tobytes", "tofile")},
-    "strides": "np.lib.stride_tricks.sliding_window_view(x, n) for windows; "
-    "x.detach().numpy().strides",
+    **{name: f"x.detach().numpy().{name}(...)" for name in ("dump", "dumps", "tofile")},
     "resize": "np.resize(x, shape), or x[:n], a view",
     "view": "x.reshape(shape) for PyTorch's view; x[...] for NumPy's, which shares elements; "
     "x.astype(dtype) for values of another dtype",
@@ -79,7 +76,7 @@ INSTEAD = {
     "scatter_": "np.put_along_axis(x, indices, values, axis)",
     "scatter_add_": "np.add.at(x, indices, values)",
     "squeeze_": "x = x.squeeze()",
-    "stride": "x.detach().numpy().strides, in bytes",
+    "stride": "x.strides, in bytes",
     "sub": "x - y",
     "sub_": "x -= y",
     "t": "x.T",

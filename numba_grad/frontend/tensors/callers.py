@@ -52,13 +52,13 @@ def is_checking() -> bool:
     return False
 
 
-def is_optimizing() -> bool:
-    """Whether it is a function of `scipy.optimize` itself that calls one of NumPy's."""
+def is_asking_for_arrays() -> bool:
+    """Whether a function of `scipy.optimize` or matplotlib itself calls one of NumPy's."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module.partition(".")[0] not in ("numpy", "numba_grad"):
-            return module.startswith("scipy.optimize.")
+            return module.startswith(("scipy.optimize.", "matplotlib.", "mpl_toolkits."))
         frame = frame.f_back
     return False
 

@@ -126,6 +126,13 @@ class Conversions:
             return round(_only_element(self._node, "round"))
         return elementwise.round(self, digits)
 
+    def __trunc__(self) -> int:
+        return int(_only_element(self._node, "trunc"))
+
+    def tobytes(self, order: str = "C") -> bytes:
+        """The bytes of the values, as a key or for a file. GradientError as of `numpy()`."""
+        return self.numpy().tobytes(order)  # type: ignore[arg-type]
+
     def __complex__(self) -> complex:
         return complex(_only_element(self._node, "complex"))
 
@@ -225,18 +232,18 @@ class Conversions:
     def __format__(self, specification: str) -> str:
         if is_traced(self._node):
             return str(self)  # there is no number that the specification could be of
+        if not self._node.shape:
+            return format(_for_python(value_of(self._node, "format")).item(), specification)
         if not specification:
             return str(self)
-        if self._node.shape:
-            raise TypeError(
-                explain(
-                    "format",
-                    f"{specification!r} is of one number",
-                    got={"x": self._node.type},
-                    fix="np.array2string(x, precision=3), or a loop over x.tolist()",
-                )
+        raise TypeError(
+            explain(
+                "format",
+                f"{specification!r} is of one number",
+                got={"x": self._node.type},
+                fix="np.array2string(x, precision=3), or a loop over x.tolist()",
             )
-        return format(_for_python(value_of(self._node, "format")).item(), specification)
+        )
 
 
 def _facts(node: Node) -> list[str]:

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from numba_grad.autograd.tensor_class import new_tensor
 from numba_grad.autograd.views import note_array
-from numba_grad.errors import explain
+from numba_grad.errors import DTypeError, explain
 from numba_grad.frontend.functions import (
     choosing,
     contractions,
@@ -110,8 +112,14 @@ class Methods:
     argmin = reductions.argmin
 
     def astype(self, dtype: object, order: str = "K", *, copy: bool = True) -> "Tensor":
-        """Converted to `dtype`, as NumPy converts; in memory row-major, whatever `order`."""
-        return elementwise.astype(self, dtype, copy=copy)
+        """Converted to `dtype`, as NumPy converts; in memory row-major, whatever `order`. Text and
+        objects are NumPy's arrays."""
+        try:
+            return elementwise.astype(self, dtype, copy=copy)
+        except DTypeError:
+            if np.dtype(dtype).kind not in "OSUmM":  # type: ignore[call-overload]
+                raise
+            return np.asarray(self).astype(dtype)  # type: ignore[return-value]
 
     def copy(self, order: str = "C") -> "Tensor":
         """The same values as a new tensor; gradients flow through. Row-major, whatever `order`."""

@@ -21,7 +21,7 @@ from numba_grad.frontend.inputs.arrays import (
     register_stand_in,
     wrap,
 )
-from numba_grad.frontend.inputs.known_results import is_operand
+from numba_grad.frontend.inputs.known_results import is_operand, is_repeated
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS, Node
 from numba_grad.immutable import NamedTuple
@@ -75,7 +75,7 @@ def _of_both(
         x, y = (other, self) if reflected else (self, other)
         if is_number(other):
             return PythonNumber(op(*of_numbers(ufunc, x, y)))
-        if is_operand(other):
+        if is_operand(other) and not (ufunc is np.multiply and is_repeated(other, self)):
             return wrap(op(*of_arrays(ufunc, (x, y))))
         return NotImplemented
 

@@ -123,6 +123,20 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
         """Bytes of all elements."""
         return self._node.type.nbytes
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from an element to the next one along each axis: in memory a tensor is in row
+        order, also where it is a transposed one or a part of another."""
+        return self._of_its_kind().strides
+
+    @property
+    def flags(self) -> Any:
+        """NumPy's flags of an array in row order that may be written to."""
+        return self._of_its_kind().flags
+
+    def _of_its_kind(self) -> np.ndarray:
+        return np.empty(self._node.type.shape, self._node.type.dtype)
+
     # Devices
 
     @property

@@ -1,0 +1,156 @@
+"""Errors that are found when values are computed, and a `try` of the user's that waits for them.
+
+NumPy's functions fail where they are called; what is recorded fails where a value is asked for,
+and by then the `try` is left. So who may fail (a factorization of a singular matrix) is computed at
+once where an `except` around it catches that; a traced function is run by Python if it fails.
+"""
+
+import builtins
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from numba_grad.frontend.inputs.arrays import value_of
+from numba_grad.frontend.inputs.tracing import note_may_fail
+from numba_grad.graph.node import Node
+from numba_grad.graph.walk import is_traced
+from numba_grad.immutable import NamedTuple
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_NOT_THE_USERS = ("numba_grad", "numpy")
+# Names as in `np.linalg.LinAlgError`, of each class that a handler catches. None: `except:`.
+_Caught = tuple[tuple[str, ...] | None, ...]
+
+
+class _Handled(NamedTuple):
+    """Instructions from `start` to before `end`, and what handlers around them catch."""
+
+    start: int
+    end: int
+    caught: _Caught
+
+
+# By identity, with the code, which must not go: its own hash is that of all that it contains.
+_known: dict[int, tuple[CodeType, list[_Handled]]] = {}
+
+
+def may_be_singular(function: Callable[P, T]) -> Callable[P, T]:
+    """Of a function that raises LinAlgError when its result is computed."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        result = function(*args, **kwargs)
+        if _is_caught(np.linalg.LinAlgError):
+            parts: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
+            _find_errors([x._node for x in parts if hasattr(x, "_node")])
+        return result
+
+    return wrapped
+
+
+def _find_errors(nodes: list[Node]) -> None:
+    for node in nodes:
+        if is_traced(node):
+            note_may_fail()
+        else:
+            value_of(node, "try")
+
+
+def _is_caught(error: type[Exception]) -> bool:
+    """Whether a `try` is waiting for this. One that waits for any Exception, as those of shells and
+    of frameworks do, counts in the package only whose line is calling."""
+    own = None
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in _NOT_THE_USERS:
+            own = own or package
+            if frame.f_code.co_exceptiontable:
+                for kind in _classes_caught(frame):
+                    is_specific = kind not in (Exception, BaseException)
+                    if issubclass(error, kind) and (is_specific or package == own):
+                        return True
+        frame = frame.f_back
+    return False
+
+
+def _classes_caught(frame: FrameType) -> Iterator[type]:
+    """What handlers around the instruction that the frame is at catch."""
+    for handled in _handlers(frame.f_code):
+        if handled.start <= frame.f_lasti < handled.end:
+            for names in handled.caught:
+                kind: Any = BaseException if names is None else _value(frame, names)
+                if isinstance(kind, type):
+                    yield kind
+                elif isinstance(kind, tuple):
+                    yield from [x for x in kind if isinstance(x, type)]
+
+
+def _value(frame: FrameType, names: tuple[str, ...]) -> object:
+    first, *attributes = names
+    for scope in (frame.f_globals, vars(builtins), frame.f_locals):
+        if first in scope:
+            return functools.reduce(
+                lambda x, name: getattr(x, name, None), attributes, scope[first]
+            )
+    return None
+
+
+def _handlers(code: CodeType) -> list[_Handled]:
+    known = _known.get(id(code))
+    if known is None:
+        known = _known[id(code)] = code, list(_found_handlers(code))
+    return known[1]
+
+
+def _found_handlers(code: CodeType) -> Iterator[_Handled]:
+    import dis
+
+    entries = dis.Bytecode(code).exception_entries  # pyright: ignore[reportAttributeAccessIssue]
+    instructions = list(dis.get_instructions(code))
+    positions = {x.offset: k for k, x in enumerate(instructions)}
+    caught = {
+        target: tuple(_caught_at(instructions[positions[target] :]))
+        for target in {entry.target for entry in entries}
+    }
+    for entry in entries:
+        targets, around = [], [entry]
+        while around and around[0].target not in targets:  # a handler is in what is around it
+            targets.append(around[0].target)
+            around = [x for x in entries if x.start <= targets[-1] < x.end]
+        found = tuple(names for target in targets for names in caught[target])
+        if found:
+            yield _Handled(entry.start, entry.end, found)
+
+
+def _caught_at(instructions: "list[Any]") -> _Caught:
+    """What the handler that begins with these instructions catches: nothing, if it is one of a
+    `with` or a `finally`."""
+    found: list[tuple[str, ...] | None] = []
+    names: list[tuple[str, ...]] = []
+    is_match, clauses = False, {instructions[0].offset + 2}  # where the next `except` begins
+    for instruction in instructions:
+        name = instruction.opname
+        if name == "LOAD_ATTR" and names:
+            names[-1] = (*names[-1], instruction.argval)
+        elif name in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_FAST"):
+            names.append((instruction.argval,))
+        elif name == "CHECK_EXC_MATCH":
+            found += names
+            is_match = True
+        elif name.startswith("POP_JUMP") and is_match:
+            clauses.add(instruction.argval)
+            is_match = False
+        elif name == "POP_TOP" and instruction.offset in clauses:
+            found.append(None)
+        elif name in ("RERAISE", "WITH_EXCEPT_START"):
+            break
+        elif name not in ("BUILD_TUPLE", "CACHE", "EXTENDED_ARG", "NOP"):
+            names = []
+    return tuple(found)
