@@ -80,14 +80,14 @@ def loop_in(
     read_at_calls : of which leaves the values are not those of all runs
     is_compiled : whether a function is traced
     """
-    if not is_long(order, is_compiled=is_compiled):
-        return None
     # Most programs have none, and import nothing for it.
     if is_compiled and _have_ragged_steps(order):
         ragged_steps = imported("numba_grad.transforms.ragged_steps")
         joined = ragged_steps.joined_ragged_steps(order, fixed, read_at_calls)
         if joined is not None:
             return joined
+    if not is_long(order, is_compiled=is_compiled):
+        return None
     rerolling = imported("numba_grad.transforms.rerolling", *PASSES_OF_LOOPS)
     # On a GPU a thread keeps what a few steps compute in registers, also for the way back: where a
     # loop is an operation it would be in memory.
