@@ -622,3 +622,46 @@ def test_tuples_in_an_index_are_arrays_of_places():
     for f in (read, ng.jit(read), lambda *given: read(ng.tensor(given[0]), *given[1:])):
         for own, numpys in zip(f(x, rows, 1), read(x, rows, 1), strict=True):
             np.testing.assert_array_equal(own, numpys)
+
+
+def test_indices_that_a_traced_function_makes_are_known():
+    """As NumPy's own arrays: pairs become a matrix, and no call compares them with anything."""
+    x = ng.tensor(np.random.default_rng(0).normal(size=(30, 3)))
+
+    def pairs(np_, x):
+        i, j = np_.triu_indices(30, 1)
+        k = np_.arange(30)
+        d = x[i] - x[j]
+        return np.sum(1 / np.sum(d * d, axis=1)) + np.sum(x[(k + 1) % 30] * x[k])
+
+    texts = [str(ng.jit(lambda x, np_=np_: pairs(np_, x)).lower(x)) for np_ in (np, ng.numpy)]
+    assert texts[0] == texts[1]
+    with pytest.raises(IndexError, match="out of bounds"):
+        ng.jit(lambda x: x[ng.numpy.arange(31)])(x)
+
+
+def test_indices_of_tensors_from_outside_are_read_at_each_call():
+    x, index, state = ng.arange(4.0), ng.tensor([0, 1]), {"index": ng.tensor([2, 1])}
+
+    def f(x):
+        return np.sum(x[index + 1] + 10 * x[state["index"]])
+
+    jitted = ng.jit(f)
+    for _ in range(3):
+        assert float(jitted(x)) == float(f(x))
+    index[0] = 2
+    assert float(jitted(x)) == float(f(x)) == 3 + 2 + 10 * 3
+    state["index"] = ng.tensor([0, 0])
+    assert float(jitted(x)) == float(f(x)) == 5.0
+
+
+def test_indices_that_are_assigned_to_within_a_trace():
+    def f(x):
+        i = ng.numpy.arange(3)
+        i[0] = 2
+        first = np.sum(x[i])
+        i[1] = 0
+        return first + 10 * np.sum(x[i])
+
+    x = ng.arange(4.0) + 1
+    assert float(ng.jit(f)(x)) == float(f(x)) == (3 + 2 + 3) + 10 * (3 + 1 + 3)

@@ -20,10 +20,11 @@ from numba_grad.frontend.inputs.arrays import (
     wrap,
 )
 from numba_grad.frontend.inputs.selections import Selection
-from numba_grad.frontend.inputs.tracing import is_tracing, values_asked_for
+from numba_grad.frontend.inputs.tracing import current, is_tracing, values_asked_for
 from numba_grad.graph.node import OPS, Node, leaf
-from numba_grad.graph.types import array_type, broadcast_shapes, normalize_axis
-from numba_grad.graph.walk import is_traced
+from numba_grad.graph.placement import LITERALS
+from numba_grad.graph.types import CPU, array_type, broadcast_shapes, normalize_axis
+from numba_grad.graph.walk import is_traced, toposort
 from numba_grad.ops.families import broadcast_to, cast, placed, reshape
 from numba_grad.ops.index_expressions import take_index
 from numba_grad.ops.indexing import check_range
@@ -76,7 +77,23 @@ def _entry_of_node(entry: Any) -> Any:
         return entry if joined is None or not is_traced(joined) else joined
     if node is None and isinstance(entry, np.ndarray) and is_tracing():
         values_asked_for(as_node(entry))  # they are checked now, and are part of the graph
-    return entry if node is None else node
+    if node is None:
+        return entry
+    known = _constant(node) if node.dtype.kind in "iub" else None
+    return node if known is None else known
+
+
+def _constant(node: Node) -> np.ndarray | None:
+    """The value of an index that a traced function makes of numbers alone: `np.arange(n) + 1`. As
+    an array it is known where loops and sums by index are looked for, as one of NumPy's own is."""
+    trace = current.trace
+    if trace is None or node.type.device != CPU:
+        return None
+    for x in toposort([node], stop=lambda x: x.value is not None):
+        is_known = x.value is not None
+        if not (trace.is_constant(x) if is_known else x.inputs or x.op.family in LITERALS):
+            return None
+    return trace.constant(value_of(node, "index"))
 
 
 def mask_value(node: Node) -> np.ndarray:

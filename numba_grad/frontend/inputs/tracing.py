@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from numba_grad.fresh_thread import carried
-from numba_grad.graph.node import OPS, Node, held_tensor
+from numba_grad.graph.node import OPS, Node, held_tensor, leaf
 from numba_grad.graph.walk import toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import literal
@@ -87,6 +87,7 @@ class Trace:
         self._met: dict[tuple[Any, ...], _Met] = {}  # by place; the last one
         self._of_node: dict[Node, _Met] = {}  # all
         self._tensors: dict[Node, Any] = {}  # whose values were asked for
+        self._constants: dict[int, tuple[np.ndarray, Node]] = {}  # by `id`, with their leaves
         # Whether what the jitted functions that were called inside stand for is as it was.
         self.inner_checks: list[Check] = []
         # What errors said that there is no value yet: if it goes on, somebody has caught them.
@@ -94,6 +95,9 @@ class Trace:
 
     def node_of(self, array: np.ndarray) -> Node:
         """The leaf that stands for `array`: the same one, as long as nobody writes to it."""
+        own = self._constants.get(id(array))
+        if own is not None and own[0] is array:
+            return own[1]
         owner = owner_of(array)
         key = (id(owner), _address(array), array.shape, array.strides, array.dtype)
         found = self._met.get(key)
@@ -157,6 +161,18 @@ class Trace:
     def tensors_asked_for(self) -> set[Node]:
         """What tensors were, from before the trace, whose values were asked for."""
         return set(self._tensors)
+
+    def constant(self, value: np.ndarray) -> np.ndarray:
+        """`value`, which nobody writes to: no call looks whether somebody has."""
+        self._constants.setdefault(id(value), (value, leaf(value)))
+        return value
+
+    def is_constant(self, node: Node) -> bool:
+        """Whether a node with a value has it at each call: it stands for no array and no tensor of
+        the user's."""
+        return node not in self._of_node and not (
+            self._is_older(node) and held_tensor(node) is not None
+        )
 
     def _is_older(self, node: Node) -> bool:
         return node.serial < self._first_serial
