@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from numba_grad.frontend.inputs.arrays import value_of
+from numba_grad.frontend.inputs.arrays import computed_value
 from numba_grad.frontend.inputs.tracing import note_may_fail
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import is_traced
@@ -61,7 +61,7 @@ def _find_errors(nodes: list[Node]) -> None:
         if is_traced(node):
             note_may_fail()
         else:
-            value_of(node, "try")
+            computed_value(node, "try")
 
 
 def _is_caught(error: type[Exception]) -> bool:
