@@ -136,6 +136,17 @@ def test_a_try_around_a_jitted_function_of_a_jitted_function():
         np.testing.assert_allclose(outer(x), by_anything(x) * 2, rtol=1e-12)
 
 
+def test_a_try_around_a_jitted_function_costs_it_nothing():
+    jitted = ng.jit(lambda x: np.linalg.inv(x).sum())
+    try:
+        jitted(SINGULAR)
+        pytest.fail("no error")
+    except LinAlgError:
+        assert jitted(REGULAR) == pytest.approx(np.linalg.inv(REGULAR).sum())
+    (specialization,) = jitted._specializations.values()
+    assert not specialization.raises
+
+
 def test_without_a_handler_for_it_nothing_is_computed_before_it_is_asked_for():
     matrix = ng.tensor(SINGULAR)
     with contextlib.suppress(KeyError):

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from numba_grad.frontend.inputs.arrays import computed_value
-from numba_grad.frontend.inputs.tracing import note_may_fail
+from numba_grad.frontend.inputs.tracing import current, note_may_fail
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import is_traced
 from numba_grad.immutable import NamedTuple
@@ -24,6 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _NOT_THE_USERS = ("numba_grad", "numpy")
+_TRACING = "numba_grad.frontend.compiled_functions.function_traces"  # which calls what is jitted
 # Names as in `np.linalg.LinAlgError`, of each class that a handler catches. None: `except:`.
 _Caught = tuple[tuple[str, ...] | None, ...]
 
@@ -75,12 +76,20 @@ def _is_caught(error: type[Exception]) -> bool:
         known = _known.get(id(frame.f_code))
         handlers = _handlers(frame.f_code) if known is None else known[1]
         if handlers and (package := _package(frame)) not in _NOT_THE_USERS:
+            if current.trace is not None and not _is_in_jitted(frame):
+                break  # what is around a jitted function sees its errors when it is called
             for kind in _classes_caught(frame, handlers):
                 is_specific = kind not in (Exception, BaseException)
                 if issubclass(error, kind) and (is_specific or package == _users(innermost)):
                     return True
         frame = frame.f_back
     return False
+
+
+def _is_in_jitted(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_globals.get("__name__") != _TRACING:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _package(frame: FrameType) -> str:
