@@ -210,7 +210,7 @@ ARRAYS = [
     ("x.unsqueeze(0)", AttributeError, "no attribute 'unsqueeze'", "x[:, None]"),
     ("x.view(3, 1)", AttributeError, "x.reshape(shape)"),
     ("x.exp()", AttributeError, "np.exp(x)"),
-    ("v, i = x.detach().strides", AttributeError, "x.detach().numpy().strides"),
+    ("v, i = x.detach().ctypes", AttributeError, "x.detach().numpy().ctypes"),
     ("y = ng.arange(3)\ny[0] = np.nan", ValueError, "cannot convert float NaN to integer"),
     ("np.add(x, 1, out=ng.zeros(3, dtype=int))", DTypeError, "cannot assign float64", "int64"),
     ("np.add(x, 1, out=x[0])", TypeError, "a number", "x[0, ...]"),

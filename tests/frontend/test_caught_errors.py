@@ -102,6 +102,51 @@ def test_gradients_are_those_of_the_way_taken():
     assert float(x.grad) == pytest.approx(slope(2.0), rel=1e-5)
 
 
+def test_steps_of_loops_and_maps_may_be_in_a_try():
+    """They are traced, so what fails there does so when the loop is computed, as without a try."""
+    stack = np.stack([REGULAR, REGULAR + np.eye(2)])
+
+    def step(total, matrix):
+        try:
+            return total + np.linalg.inv(matrix).sum(), None
+        except LinAlgError:
+            return total, None
+
+    def run(stack):
+        try:
+            return ng.scan(step, 0.0, stack)[0], ng.vmap(lambda a: step(0.0, a)[0])(stack)
+        except LinAlgError:
+            return np.zeros(()), np.zeros(2)
+
+    each = [np.linalg.inv(matrix).sum() for matrix in stack]
+    for f in (run, ng.jit(run), lambda x: ng.jit(lambda y: ng.jit(run)(y))(x)):
+        total, mapped = f(stack)
+        np.testing.assert_allclose(total, sum(each), rtol=1e-13)
+        np.testing.assert_allclose(mapped, each, rtol=1e-13)
+
+
+def test_a_try_around_a_jitted_function_of_a_jitted_function():
+    inner = ng.jit(by_anything)
+
+    @ng.jit
+    def outer(matrix):
+        return inner(matrix) * 2
+
+    for x in (SINGULAR, REGULAR):
+        np.testing.assert_allclose(outer(x), by_anything(x) * 2, rtol=1e-12)
+
+
+def test_a_try_around_a_jitted_function_costs_it_nothing():
+    jitted = ng.jit(lambda x: np.linalg.inv(x).sum())
+    try:
+        jitted(SINGULAR)
+        pytest.fail("no error")
+    except LinAlgError:
+        assert jitted(REGULAR) == pytest.approx(np.linalg.inv(REGULAR).sum())
+    (specialization,) = jitted._specializations.values()
+    assert not specialization.raises
+
+
 def test_without_a_handler_for_it_nothing_is_computed_before_it_is_asked_for():
     matrix = ng.tensor(SINGULAR)
     with contextlib.suppress(KeyError):

@@ -150,22 +150,8 @@ def test_a_value_with_history_says_what_to_return():
         optimize.minimize(loss_and_gradient, START, jac=True)
 
 
-def test_arrays_take_in_place_what_has_no_history():
-    assert isinstance(np.atleast_2d(ng.tensor([1.0, 2.0])), ng.Tensor)  # only optimizers ask
-    array = np.zeros(2, np.float32)
-    array += ng.tensor([1.0, 2.0], dtype=np.float32)
-    np.multiply(ng.tensor(array), 2.0, out=array)  # Python's number has no dtype
-    assert array.tolist() == [2.0, 4.0] and type(array) is np.ndarray
-    with_history = ng.tensor([1.0, 2.0], requires_grad=True)
+def test_only_optimizers_get_arrays():
+    assert isinstance(np.atleast_2d(ng.tensor([1.0, 2.0])), ng.Tensor)
+    array = np.zeros(2)
     with pytest.raises(TypeError, match="an array cannot be changed in place by a tensor"):
-        array += with_history
-    assert array.tolist() == [2.0, 4.0]
-    closed_over = ng.tensor([1.0, 2.0])
-
-    def changes(x):
-        nonlocal array
-        array += closed_over  # once, and not at each call
-        return x.sum()
-
-    with pytest.raises(TypeError, match="an array cannot be changed in place by a tensor"):
-        ng.jit(changes)(np.ones(2))
+        array += ng.tensor([1.0, 2.0])

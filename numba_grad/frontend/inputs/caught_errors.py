@@ -14,8 +14,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from numba_grad.frontend.inputs.arrays import value_of
-from numba_grad.frontend.inputs.tracing import note_may_fail
+from numba_grad.frontend.inputs.arrays import computed_value
+from numba_grad.frontend.inputs.tracing import current, note_may_fail
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import is_traced
 from numba_grad.immutable import NamedTuple
@@ -24,6 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _NOT_THE_USERS = ("numba_grad", "numpy")
+_TRACING = "numba_grad.frontend.compiled_functions.function_traces"  # which calls what is jitted
 # Names as in `np.linalg.LinAlgError`, of each class that a handler catches. None: `except:`.
 _Caught = tuple[tuple[str, ...] | None, ...]
 
@@ -38,6 +39,8 @@ class _Handled(NamedTuple):
 
 # By identity, with the code, which must not go: its own hash is that of all that it contains.
 _known: dict[int, tuple[CodeType, list[_Handled]]] = {}
+_MOST_KNOWN = 1 << 14
+_FARTHEST = 32  # calls up from the function that may fail: 0.1 us each
 
 
 def may_be_singular(function: Callable[P, T]) -> Callable[P, T]:
@@ -59,30 +62,50 @@ def _find_errors(nodes: list[Node]) -> None:
         if is_traced(node):
             note_may_fail()
         else:
-            value_of(node, "try")
+            computed_value(node, "try")
 
 
 def _is_caught(error: type[Exception]) -> bool:
     """Whether a `try` is waiting for this. One that waits for any Exception, as those of shells and
     of frameworks do, counts in the package only whose line is calling."""
-    own = None
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
-        package = frame.f_globals.get("__name__", "").partition(".")[0]
-        if package not in _NOT_THE_USERS:
-            own = own or package
-            if frame.f_code.co_exceptiontable:
-                for kind in _classes_caught(frame):
-                    is_specific = kind not in (Exception, BaseException)
-                    if issubclass(error, kind) and (is_specific or package == own):
-                        return True
+    innermost: FrameType = sys._getframe(2)
+    frame: FrameType | None = innermost
+    for _ in range(_FARTHEST):
+        if frame is None:
+            break
+        known = _known.get(id(frame.f_code))
+        handlers = _handlers(frame.f_code) if known is None else known[1]
+        if handlers and (package := _package(frame)) not in _NOT_THE_USERS:
+            if current.trace is not None and not _is_in_jitted(frame):
+                break  # what is around a jitted function sees its errors when it is called
+            for kind in _classes_caught(frame, handlers):
+                is_specific = kind not in (Exception, BaseException)
+                if issubclass(error, kind) and (is_specific or package == _users(innermost)):
+                    return True
         frame = frame.f_back
     return False
 
 
-def _classes_caught(frame: FrameType) -> Iterator[type]:
+def _is_in_jitted(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_globals.get("__name__") != _TRACING:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _package(frame: FrameType) -> str:
+    return frame.f_globals.get("__name__", "").partition(".")[0]
+
+
+def _users(frame: FrameType | None) -> str:
+    """The package of the line that calls."""
+    while frame is not None and _package(frame) in _NOT_THE_USERS:
+        frame = frame.f_back
+    return "" if frame is None else _package(frame)
+
+
+def _classes_caught(frame: FrameType, handlers: list[_Handled]) -> Iterator[type]:
     """What handlers around the instruction that the frame is at catch."""
-    for handled in _handlers(frame.f_code):
+    for handled in handlers:
         if handled.start <= frame.f_lasti < handled.end:
             for names in handled.caught:
                 kind: Any = BaseException if names is None else _value(frame, names)
@@ -103,10 +126,12 @@ def _value(frame: FrameType, names: tuple[str, ...]) -> object:
 
 
 def _handlers(code: CodeType) -> list[_Handled]:
-    known = _known.get(id(code))
-    if known is None:
-        known = _known[id(code)] = code, list(_found_handlers(code))
-    return known[1]
+    """What is in `_known` from now on."""
+    found = list(_found_handlers(code)) if code.co_exceptiontable else []
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    _known[id(code)] = code, found
+    return found
 
 
 def _found_handlers(code: CodeType) -> Iterator[_Handled]:

@@ -297,6 +297,7 @@ class RaisesForCertain(BaseException):
 
 class _Raised(threading.local):
     scopes: tuple[list[Node], ...] = ()  # of what is traced, and of what that is in
+    of_functions: tuple[list[Node], ...] = ()  # those of jitted functions, which Python can run
     is_pythons: bool = False  # whether Python runs a function that comes to a `raise`
 
 
@@ -307,12 +308,13 @@ _raised = carried(_Raised())
 def noting_raised(*, is_function: bool = False) -> Iterator[list[Node]]:
     """While something is traced that is an operation later: when that raises an exception.
     `is_function`: it is a program of its own, which what is around does not belong to."""
-    around, found = _raised.scopes, list[Node]()
+    around, functions, found = _raised.scopes, _raised.of_functions, list[Node]()
     _raised.scopes = (found,) if is_function else (*around, found)
+    _raised.of_functions = (*functions, found) if is_function else functions
     try:
         yield found
     finally:
-        _raised.scopes = around
+        _raised.scopes, _raised.of_functions = around, functions
 
 
 def result_or_raised(part: Callable[[], T]) -> tuple[T | None, list[Node]]:
@@ -335,10 +337,10 @@ def note_raised(condition: Node) -> bool:
 
 
 def note_may_fail() -> None:
-    """Say that Python is to run what is traced if it fails when it is computed: a `try` in it may
-    catch that."""
-    if _raised.scopes:
-        _raised.scopes[0][:] = [any_of([*_raised.scopes[0], literal(False, np.dtype(np.bool_))])]
+    """Say that Python is to run the jitted functions that are traced, where they fail when they are
+    computed: a `try` in them, or around them, may catch that."""
+    for scope in _raised.of_functions:
+        scope[:] = [any_of([*scope, literal(False, np.dtype(np.bool_))])]
 
 
 def raised_so_far() -> list[Node]:

@@ -3,7 +3,7 @@
 What is not listed in `numpy_functions.py` is refused by name. Nothing is converted to NumPy
 silently, since gradients would be lost. But SciPy's optimizers, which hand arrays to the user's
 functions and compiled code what these give back, get arrays where they ask NumPy for some, and so
-does matplotlib; and an array as `out=` takes what has no history.
+does matplotlib.
 """
 
 import contextlib
@@ -26,14 +26,12 @@ from numba_grad.frontend.functions import creation
 from numba_grad.frontend.functions.elementwise import where
 from numba_grad.frontend.inputs.arrays import as_node, node_of, wrap
 from numba_grad.frontend.inputs.calling_lines import calling_line, instead_of_array
-from numba_grad.frontend.inputs.tracing import current
 from numba_grad.frontend.tensors.callers import is_asking_for_arrays
 from numba_grad.frontend.tensors.numpy_functions import counterpart, of_ufunc, supported_names
 from numba_grad.frontend.tensors.operators import write_result
 from numba_grad.frontend.tensors.ufunc_calls import call_of, without_defaults
 from numba_grad.frontend.tensors.ufunc_methods import ASSOCIATIVE
 from numba_grad.graph.node import Node
-from numba_grad.graph.walk import is_traced
 from numba_grad.ops.families import broadcast_to, cast
 
 Function = Callable[..., Any]
@@ -59,7 +57,7 @@ def call_ufunc(
     if out is not None:
         results = out if isinstance(out, tuple) else (out,)
         if not all(x is None or is_tensor(x) for x in results):
-            if _have_values(inputs) or is_asking_for_arrays():
+            if is_asking_for_arrays():
                 arrays = [np.asarray(x) if is_tensor(x) else x for x in inputs]
                 return getattr(ufunc, method)(*arrays, out=out, **kwargs)
             raise _no_array_for_result(name)
@@ -80,14 +78,6 @@ def call_ufunc(
     if unknown:
         raise _unsupported_arguments(name, unknown)
     return function(*inputs, **kwargs)
-
-
-def _have_values(inputs: tuple[Any, ...]) -> bool:
-    """Whether nothing that is traced or has a history is among these: an array may hold them."""
-    tensors = [x for x in inputs if is_tensor(x)]
-    return current.trace is None and not any(
-        x._node.requires_grad or is_traced(x._node) for x in tensors
-    )
 
 
 def call_function(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
