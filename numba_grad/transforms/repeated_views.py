@@ -108,23 +108,21 @@ def _repeated_arrays(
     """Constant arrays that have the elements of an earlier one, and that one: `dt * mask`, which
     NumPy makes anew in each step."""
     found: dict[Node, Node] = {}
-    first: dict[Hashable, list[Node]] = {}
+    first: dict[Hashable, list[tuple[Node, np.ndarray]]] = {}
     for x in dict.fromkeys([x for node in order for x in node.inputs if x.op is LEAF]):
-        is_constant = x.value is not None and not x.requires_grad and x.type.device == CPU
-        if x.type.size <= smallest or not is_constant or not _is_nobodys(x):
-            continue
         value = x.value
+        if value is None or x.type.size <= smallest or x.type.device != CPU or x.requires_grad:
+            continue
+        if read_at_calls.place_of(x) is not None or not _is_nobodys(x):
+            continue
         # A few elements tell most arrays apart.
         places = np.linspace(0, value.size - 1, _LOOKED_AT, dtype=np.int64)
-        key = (x.type, value.flat[places].tobytes())
-        earlier = first.setdefault(key, [])
-        if read_at_calls.place_of(x) is not None:
-            continue
-        same = [y for y in earlier if y.value.tobytes() == value.tobytes()]
+        earlier = first.setdefault((x.type, value.flat[places].tobytes()), [])
+        same = [y for y, other in earlier if other.tobytes() == value.tobytes()]
         if same:
             found[x] = same[0]
         else:
-            earlier.append(x)
+            earlier.append((x, value))
     return found
 
 
