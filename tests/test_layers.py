@@ -66,6 +66,7 @@ SELDOM = {
     "numba_grad.transforms.short_loops",
     "numba_grad.transforms.steps_of_loop",
     "numba_grad.transforms.sums_of_points",
+    "numba_grad.transforms.kept_ends",
     "numba_grad.transforms.written_parts",
     *(f"numba_grad.frontend.{name}" for name in NAMESPACES),
 }

@@ -17,7 +17,7 @@ from numba_grad.graph.node import OPS, Node, SharedParams, record
 from numba_grad.graph.walk import history_of, leading_to
 from numba_grad.ops.control import item, pullback_of, several_results
 from numba_grad.ops.families import placed
-from numba_grad.ops.movement import pad, slice_
+from numba_grad.ops.movement import add_slice, pad, slice_
 
 # Of an array, that is, parts of it at least so many times smaller: as many become an assembly.
 MANY_PARTS = 16
@@ -76,7 +76,6 @@ def _pull_back(
     """`result` has the seeds, and gets the rest. `follow` is told whose derivative comes next."""
     many_parts = _read_in_many_parts(order)
     parts: dict[Node, Node] = {}  # of their cotangents, what comes through such parts
-    pads: dict[Node, list[Node]] = {}  # what came through slices, where nothing else has come
     # The loop runs once per recorded operation, so the common case is written out: 1 us matters
     # here.
     for node in reversed(order):
@@ -96,7 +95,6 @@ def _pull_back(
                 pulled = contributions(node, g, inside)
             for x, contribution in zip(inputs, pulled or (), strict=False):
                 if contribution is not None and x.requires_grad and x in inside:
-                    pads.pop(x, None)
                     _add(result, x, contribution)
             continue
         if node.op is item:
@@ -121,20 +119,9 @@ def _pull_back(
                 if x in many_parts and _is_small_part(contribution):
                     so_far = parts
                 previous = so_far.get(x)
-                if previous is None:
-                    so_far[x] = contribution
-                    if contribution.op is pad and so_far is result:
-                        pads[x] = [contribution]
-                    continue
-                if pads and x in pads and so_far is result:
-                    if contribution.op is pad:
-                        pads[x].append(contribution)
-                    else:
-                        # They are added to this: of zeros with more and more parts nothing is left.
-                        *before, previous = pads.pop(x)
-                        for late in before:
-                            contribution = add_cotangents(contribution, late)
-                so_far[x] = add_cotangents(previous, contribution)
+                so_far[x] = (
+                    contribution if previous is None else add_cotangents(previous, contribution)
+                )
     for x, contribution in parts.items():
         _add(result, x, contribution)
     return result
@@ -150,7 +137,7 @@ def _read_in_many_parts(order: Sequence[Node]) -> set[Node]:
 
 def _is_small_part(contribution: Node) -> bool:
     """Whether it is zero but for a small part, the adjoint of a slice."""
-    if contribution.op.name != "pad":
+    if contribution.op is not pad:
         return False
     return MANY_PARTS * contribution.inputs[0].type.size <= contribution.type.size
 
@@ -189,13 +176,33 @@ def contributions(node: Node, g: Cotangent, inside: Container[Node]) -> list[Cot
 
 def add_cotangents(a: Node, b: Node) -> Node:
     """The sum of two contributions. One that is zero but for a region, the adjoint of a slice,
-    costs what the slice costs."""
-    if a.op.name == "pad" and b.op.name != "pad":
+    costs what the slice costs; so does a sum of few such."""
+    if a.op is pad and b.op is not pad:
         a, b = b, a
-    if b.op.name == "pad":
+    if b.op is pad:
         params = _region_params(b.params["low"], b.params["interior"])
-        return record(OPS["add_slice"], (a, b.inputs[0]), params)
+        return record(add_slice, (a, b.inputs[0]), params)
+    for parts, other in (a, b), (b, a):
+        if parts.op is add_slice:
+            total = _with_parts_of_zeros(other, parts)
+            if total is not None:
+                return total
     return record(OPS["add"], (a, b))
+
+
+def _with_parts_of_zeros(x: Node, parts: Node) -> Node | None:
+    """`x + parts`, if these are zero but for few regions: what came through slices of an array,
+    before what came through all of it. Of `y = x.copy()`, say, which is recorded first."""
+    added: list[Node] = []
+    while parts.op is add_slice and len(added) < MANY_PARTS:
+        added.append(parts)
+        parts = parts.inputs[0]
+    if parts.op is not pad:
+        return None
+    total = add_cotangents(x, parts)
+    for node in reversed(added):
+        total = record(add_slice, (total, node.inputs[1]), node.params)
+    return total
 
 
 @functools.lru_cache(maxsize=1 << 14)

@@ -5,9 +5,6 @@ from numba_grad.immutable import immutable
 # Of what storing a value and loading it once costs. A line of a cache that is written was read
 # before: three transfers, one of which is the load.
 LOADING = 1 / 3
-# Of arrays of no more bytes the first-level cache holds several: nothing is gained where one less
-# is stored.
-FEW_BYTES = 1 << 13
 
 
 @immutable

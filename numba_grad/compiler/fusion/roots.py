@@ -7,12 +7,13 @@ to store. Everything else is computed inside of the kernels that use it.
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from numba_grad.compiler.fusion.costs import FEW_BYTES, Costs
+from numba_grad.compiler.fusion.costs import Costs
 from numba_grad.compiler.fusion.reading import Reading
 from numba_grad.compiler.library_kernels.operands import memory_operands
 from numba_grad.compiler.loop_nests.iteration_spaces import loop_axes, matching_groups
 from numba_grad.compiler.loop_nests.reductions import reduction_axes
 from numba_grad.compiler.partition.roles import ASSIGNMENTS, CONDITIONAL, OVERWRITES, is_library
+from numba_grad.compiler.partition.segments import FEW_BYTES
 from numba_grad.graph.node import Node
 from numba_grad.immutable import NamedTuple
 

@@ -40,9 +40,11 @@ class Sources:
         self.roles[graph.stored] = Role.COMPUTED
         # In memory, but computed by no step of its own.
         self.roles[graph.assemblies] = Role.INPUT
-        cheap, joined = self.cheap()
-        self.roles[cheap] = Role.FREE
-        self.roles[joined] = Role.COMPUTED
+        made_of = self.cheap()
+        self.roles[list(made_of)] = Role.FREE
+        # Arrays that are joined of several, of which such values are made: states with their ends.
+        joined = {x for x, cost in made_of.values() if x is not None and cost and x not in made_of}
+        self.roles[[x for x in joined if self.roles[x] == Role.FREE]] = Role.COMPUTED
         self.roles[self.repeated_movements()] = Role.COMPUTED
         self.is_free = (self.roles == Role.FREE) | (self.roles == Role.VIEW)
         self.computed = np.flatnonzero(
@@ -80,9 +82,9 @@ class Sources:
             np.int64,
         )
 
-    def cheap(self) -> tuple[list[int], list[int]]:
-        """Values that every segment may compute for itself: a few additions from one array. And
-        arrays that are joined of several, of which such values are made: states with their ends.
+    def cheap(self) -> dict[int, tuple[int | None, int]]:
+        """Values that every segment may compute for itself: a few additions from one array. For
+        each that array, if it is computed, and what it costs.
 
         Then that array is what stays in memory from one segment to another, most often the same one
         for many such values: a state instead of all differences of its neighbours, which the
@@ -111,9 +113,7 @@ class Sources:
             arrays[number].append(x)
         is_input = (self.roles == Role.INPUT).tolist()
         may_be_kept = (self.roles == Role.COMPUTED).tolist()
-        # For each cheap node the array that it is made of, if that is computed, and its cost.
         made_of: dict[int, tuple[int | None, int]] = {}
-        joined: set[int] = set()
         # What costs too much in one step of a loop is cheap in none, so that steps stay equal: not
         # every other state made of the one before. By operations, the inputs' included.
         too_expensive: set[tuple[int, ...]] = set()
@@ -147,9 +147,7 @@ class Sources:
                 )
             ):
                 made_of[k] = (source, cost)
-                if source is not None and is_free[source] and cost:
-                    joined.add(source)
-        return list(made_of), list(joined)
+        return made_of
 
     def repeated_movements(self) -> list[int]:
         """Movements to store, so that those below them are not done again by each segment that

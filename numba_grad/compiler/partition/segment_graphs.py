@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from numba_grad.compiler.fusion.costs import FEW_BYTES
 from numba_grad.compiler.loop_nests.iteration_spaces import MOST_ELEMENTS
 from numba_grad.compiler.partition.flat_graph import FlatGraph, Role
 from numba_grad.compiler.partition.materialization import Sources, distinct
-from numba_grad.compiler.partition.segments import cut
+from numba_grad.compiler.partition.segments import FEW_BYTES, cut
 from numba_grad.errors import InternalError
 
 # Of a step of Newton's method, matrices that a library call solves with. Sigma points in rows are a

@@ -38,6 +38,9 @@ MOST_TOGETHER = 4
 # Where each period adds to several arrays, as to gradients of what all steps use, several are taken
 # together up to this: what they add is added in one pass over those arrays.
 SHORT_OF_SUMS = 64
+# Of arrays of no more bytes the first-level cache holds several: nothing is gained where one less
+# is stored.
+FEW_BYTES = 1 << 13
 FEWEST_ALONE = 2
 # What repeats less often, or is shorter, is no loop to be cut. (Of 20 steps, twice 3 may be lost at
 # the ends, and two may be one period.) A short loop in each step of another one is a part of that.
