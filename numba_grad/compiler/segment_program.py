@@ -12,7 +12,12 @@ import numpy as np
 
 from numba_grad.compiler.fusion.fuse import LibraryOperation, fuse
 from numba_grad.compiler.loop_nests.fusion_groups import Group
-from numba_grad.compiler.loop_nests.iteration_spaces import space_of, unrolled, unrolling_for
+from numba_grad.compiler.loop_nests.iteration_spaces import (
+    FEWEST_COPIES,
+    space_of,
+    unrolled,
+    unrolling_for,
+)
 from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
 from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
 from numba_grad.compiler.loop_nests.lowering import lower_group
@@ -78,6 +83,14 @@ def compile_segment(
     with unrolled(unrolling):
         steps = fuse(order, outputs, target.costs, writable, protected)
         builder.emit(steps)
+    if builder.longest_nest > LINES_OF_NEST and unrolling.copies > FEWEST_COPIES:
+        fewer = unrolling._replace(copies=(unrolling.copies - 1) // 2)
+        shorter = _SegmentBuilder(target, outputs, places, has_own_memory)
+        with unrolled(fewer):
+            shorter_steps = fuse(order, outputs, target.costs, writable, protected)
+            shorter.emit(shorter_steps)
+        if 2 * shorter.longest_nest < builder.longest_nest:
+            unrolling, steps, builder = fewer, shorter_steps, shorter
     has_small_arrays = any(node.type.size > 1 for node in computing)
     if has_small_arrays and builder.longest > LINES_OF_KERNEL:
         in_loops = _SegmentBuilder(target, outputs, places, has_own_memory)
@@ -119,6 +132,9 @@ COMPUTING = ("elementwise", "reduction")
 # may: entering a kernel takes as long as twenty operations.
 LINES_OF_KERNEL = 300
 MORE_STEPS = 1 / 16
+# The same of one with loops, in whose rows short axes are written out: what a copy of a row reads
+# of others multiplies, as where each of 16 rows of a grid reads 9 components.
+LINES_OF_NEST = 600
 
 
 def _is_one_loop(order: Sequence[Node]) -> bool:
@@ -229,11 +245,19 @@ class _SegmentBuilder:
     @property
     def longest(self) -> int:
         """Lines of the longest kernel without loops."""
+        return self._longest(has_loops=False)
+
+    @property
+    def longest_nest(self) -> int:
+        """Lines of the longest kernel with loops."""
+        return self._longest(has_loops=True)
+
+    def _longest(self, *, has_loops: bool) -> int:
         return max(
             (
                 step.source.count("\n") - len(kernel.words)
                 for step, kernel in self.steps
-                if kernel is not None and not kernel.axes
+                if kernel is not None and bool(kernel.axes) == has_loops
             ),
             default=0,
         )

@@ -6,7 +6,7 @@ another loop has left in a list, are steps beside slices that stand elsewhere.
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from numba_grad.graph.node import OPS, Node
 
@@ -15,17 +15,15 @@ _SLICE = OPS["slice"]
 
 def other_orders(
     order: Sequence[Node], fixed: Collection[Node], fewest: int
-) -> list[tuple[Sequence[Node], Collection[Node]]]:
+) -> Iterator[tuple[Sequence[Node], Collection[Node]]]:
     """Those in which there may be loops of at least so many steps that `order` does not show, each
     with what stands before others that were recorded earlier."""
-    orders: list[tuple[Sequence[Node], Collection[Node]]] = []
     rows_moved = _rows_next_to_readers(order, fewest)
     if rows_moved is not None:
-        orders.append((rows_moved, ()))
+        yield rows_moved, ()
     parts_moved = _parts_next_to_sources(order, fixed, fewest)
     if parts_moved is not None:
-        orders.append(parts_moved)
-    return orders
+        yield parts_moved
 
 
 def _rows_next_to_readers(order: Sequence[Node], fewest: int) -> Sequence[Node] | None:
@@ -73,24 +71,26 @@ def _parts_next_to_sources(
     """The same order, but that parts that are taken of what a loop has left, of each value one
     (`[y[0] for y in states]`), come right after it, so that steps leave the part alone; and
     these parts. None if there are none."""
-    numbers = {x: number for number, x in enumerate(order)}
-    readers = Counter([x for node in order for x in node.inputs])
     alike: dict[object, list[Node]] = {}  # by their types
     for node in order:
-        if node.op is _SLICE and node not in fixed:
-            [source] = node.inputs
-            if (
-                source in numbers
-                and readers[source] == 1
-                and 2 * node.type.size <= source.type.size
-            ):
-                alike.setdefault((node.type, source.type), []).append(node)
+        if node.op is _SLICE and 2 * node.type.size <= node.inputs[0].type.size:
+            alike.setdefault((node.type, node.inputs[0].type), []).append(node)
+    if max(map(len, alike.values()), default=0) < fewest:
+        return None
+    numbers = {x: number for number, x in enumerate(order)}
+    readers = Counter(itertools.chain.from_iterable([x.inputs for x in order]))
     parts: dict[Node, Node] = {}  # by what they are parts of
-    for nodes in alike.values():
+    for slices in alike.values():
+        nodes = [
+            x
+            for x in slices
+            if x not in fixed and x.inputs[0] in numbers and readers[x.inputs[0]] == 1
+        ]
         # All of them are taken once all of that is computed.
-        is_later = numbers[nodes[0]] > max([numbers[x.inputs[0]] for x in nodes])
-        if is_later and len(nodes) >= fewest:
-            parts |= {x.inputs[0]: x for x in nodes}
+        if len(nodes) >= fewest:
+            last = max([numbers[x.inputs[0]] for x in nodes])
+            if numbers[nodes[0]] > last:
+                parts |= {x.inputs[0]: x for x in nodes}
     if not parts:
         return None
     moved = set(parts.values())

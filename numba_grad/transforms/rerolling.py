@@ -11,7 +11,7 @@ rerolled: with larger arrays, and more of them, what a loop costs is its arithme
 planned better step by step.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,20 +81,31 @@ def reroll(
     written: Mapping[Node, WrittenPart] = {}
     if limits.largest_row is not None:  # in a compiled function
         written = parts_written_in(order, fixed, read_at_calls)
-    # Maybe there is a loop only if steps look at what those before have written, or where the rows
-    # that they read are.
-    attempts = [(order, (), taken) for taken in ((written, {}) if written else ({},))]
-    if limits.largest_row is not None:  # once: each look takes as long as the first
-        attempts += [(*other, {}) for other in other_orders(order, fixed, limits.steps)]
-    for order, moved, taken in attempts:
+    for nodes, moved, taken in _ways_to_look(order, fixed, written, limits):
         recorded = RecordedGraph(
-            order, fixed, read_at_calls, fewest, limits.steps, limits.largest_value, taken
+            nodes, fixed, read_at_calls, fewest, limits.steps, limits.largest_value, taken
         )
         recorded.moved = moved
         made = _loop_of(recorded, known, limits)
         if made is not None:
             return made
     return None
+
+
+def _ways_to_look(
+    order: Sequence[Node],
+    fixed: Collection[Node],
+    written: Mapping[Node, WrittenPart],
+    limits: Limits,
+) -> Iterator[tuple[Sequence[Node], Collection[Node], Mapping[Node, WrittenPart]]]:
+    """Orders of a graph, what is moved there, and assignments that add to an array: one after the
+    other, until there is a loop."""
+    yield order, (), written
+    if written:
+        yield order, (), {}  # maybe steps look at what those before have written
+    if limits.largest_row is not None:  # once: each look takes as long as the first
+        for other, moved in other_orders(order, fixed, limits.steps):
+            yield other, moved, {}
 
 
 def _loop_of(

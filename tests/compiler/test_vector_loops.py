@@ -260,6 +260,13 @@ def test_what_needs_none_of_llvms_passes():
     assert not is_plain(loop("a = reduce_add(a, x[i])", "y[i] = a"), before=summed)
     twice = loop("a = reduce_add(a, x[i])", "a = reduce_add(a, w[i] * w[i])")
     assert is_plain(twice, before=summed, after="    z[0] = a")
+    # Blocks of rows that are copied, see `transposed_rows.py`.
+    room, copied = "    r = local(16, float64)\n", loop("keep_scalar()", "r[i] = x[9 * i]")
+    assert is_plain(loop("v = r[i - lo]", "y[i] = v * v"), before=room + copied)
+    of_block = loop("v = r[i - lo]", "a = reduce_add(a, v * v)")
+    assert not is_plain(of_block, before=room + summed, after="    z[0] = a")
+    short = room.replace("float64", "float32")
+    assert not is_plain(loop("v = r[i - lo]", "y[i] = v * x[i]"), before=short)
     assert not is_plain(loop("a = a + x[i]"), before=summed, after="    z[0] = a")
     assert is_plain(loop("y[i] = x[i]"), dtype="int32")
     assert not is_plain(loop("y[i] = x[i] + x[i]"), dtype="int32")  # wraps
