@@ -18,6 +18,7 @@ from numba_grad.graph.walk import history_of, leading_to
 from numba_grad.ops.control import item, pullback_of, several_results
 from numba_grad.ops.families import placed
 from numba_grad.ops.movement import add_slice, pad, slice_
+from numba_grad.transforms.loop_sizes import LARGEST_VALUE
 
 # Of an array, that is, parts of it at least so many times smaller: as many become an assembly.
 MANY_PARTS = 16
@@ -176,17 +177,17 @@ def contributions(node: Node, g: Cotangent, inside: Container[Node]) -> list[Cot
 
 def add_cotangents(a: Node, b: Node) -> Node:
     """The sum of two contributions. One that is zero but for a region, the adjoint of a slice,
-    costs what the slice costs; so does a sum of few such."""
+    costs what the slice costs; so does a sum of few such in front."""
     if a.op is pad and b.op is not pad:
         a, b = b, a
     if b.op is pad:
         params = _region_params(b.params["low"], b.params["interior"])
         return record(add_slice, (a, b.inputs[0]), params)
-    for parts, other in (a, b), (b, a):
-        if parts.op is add_slice:
-            total = _with_parts_of_zeros(other, parts)
-            if total is not None:
-                return total
+    # Of small arrays, which are written out, nothing is gained, and kernels are longer.
+    if a.op is add_slice and a.type.size > LARGEST_VALUE:
+        total = _with_parts_of_zeros(b, a)
+        if total is not None:
+            return total
     return record(OPS["add"], (a, b))
 
 

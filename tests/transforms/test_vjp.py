@@ -154,7 +154,7 @@ def test_cotangents_of_another_type_are_a_bug():
 @pytest.mark.parametrize("whole", [0, 1, 2, 3])
 def test_parts_are_added_to_what_comes_through_all_and_not_to_zeros(whole):
     """Also where that comes last: of `y = x.copy()`, which is recorded first."""
-    x = variable(1.0, 2.0, 3.0, 4.0)
+    x = variable(*np.linspace(1.0, 2.0, 300))
     roots = []
     for k in range(4):
         if k == whole:
@@ -163,7 +163,7 @@ def test_parts_are_added_to_what_comes_through_all_and_not_to_zeros(whole):
             roots.append(OPS["sin"](OPS["slice"](x, starts=(k % 3,), sizes=(2,), steps=(1,))))
     seeds = [leaf(np.arange(1.0, root.type.size + 1) * 10**k) for k, root in enumerate(roots)]
     g = cotangents(roots, seeds, reached(roots))[x]
-    expected = np.zeros(4)
+    expected = np.zeros(300)
     for k, seed in enumerate(seeds):
         part = slice(None) if k == whole else slice(k % 3, k % 3 + 2)
         slope = 2 if k == whole else np.cos(np.asarray(x.value)[part])
