@@ -9,6 +9,7 @@ Any number of threads may call at once. What one of them makes the others see wh
 `Compiled` and `Loaded` do not change, and are made under a lock.
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,8 @@ from numba_grad.frontend.compiled_functions.state_between_calls import StateBetw
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, own_array, plain
 from numba_grad.frontend.inputs.changed_arguments import NewContents
-from numba_grad.frontend.inputs.tracing import ClosedOver, is_tracing
+from numba_grad.frontend.inputs.guards import CheckLater
+from numba_grad.frontend.inputs.tracing import Check, ClosedOver, is_tracing
 from numba_grad.frontend.tensors.python_numbers import Limit
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
@@ -90,7 +92,7 @@ class Specialization:
     captured_nodes: list[Node]  # what they were while tracing
     arrays: list[ClosedOver]  # that it closes over, read at each call as well
     constants: list[Node]
-    holds: Callable[[], bool]  # whether what decided about the trace is as it was
+    holds: Check  # whether what decided about the trace is as it was
     reached: set[Node] | None  # all nodes of the graph, until it is compiled
     node_count: int
     limits: list[Limit]  # on Python integers among the arguments
@@ -114,6 +116,8 @@ class Specialization:
     def __post_init__(self) -> None:
         self.require_grad = [node.requires_grad for node in self.captured_nodes]
         self.rebuild = trees.rebuilder(self.structure)
+        if isinstance(self.holds, CheckLater):
+            self.holds.replace = functools.partial(setattr, self, "holds")
         if all(x.is_ready for x in self.arrays):
             self._ready = [x.array for x in self.arrays]
 

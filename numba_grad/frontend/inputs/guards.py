@@ -48,7 +48,7 @@ from numba_grad.frontend.inputs.code_names import (
     named_in,
     runs_code,
 )
-from numba_grad.frontend.inputs.tracing import is_compared_in_place, owner_of
+from numba_grad.frontend.inputs.tracing import Check, is_compared_in_place, owner_of
 from numba_grad.immutable import NamedTuple
 
 MOST_CONDITIONS = 8192  # 0.1 ms; most functions have less than ten
@@ -85,7 +85,7 @@ class Guard:
         self._conditions = conditions
         self._names = names
         self.is_complete = is_complete
-        self.holds = _compiled(conditions, names)
+        self.holds = CheckLater(conditions, names) if conditions else None
 
     def without_arrays(self, owners_read: Container[int]) -> "Guard":
         """Without the contents of large arrays that are read at each call, of whose owners these
@@ -127,9 +127,27 @@ class _Condition(NamedTuple):
     array: np.ndarray | None = None  # whose content it is, if that is large
 
 
-def _compiled(conditions: list[_Condition], names: dict[str, Any]) -> Callable[[], bool] | None:
-    if not conditions:
-        return None
+class CheckLater:
+    """A check that is compiled for the second call, which asks first: Python takes 15 us for each
+    condition. `replace`, if it is set, is given what to ask from then on."""
+
+    __slots__ = ("_compiled", "_conditions", "_names", "replace")
+
+    def __init__(self, conditions: list[_Condition], names: dict[str, Any]) -> None:
+        self._conditions = conditions
+        self._names = names
+        self._compiled: Check | None = None
+        self.replace: Callable[[Check], None] | None = None
+
+    def __call__(self) -> bool:
+        if self._compiled is None:
+            self._compiled = _compiled(self._conditions, self._names)
+            if self.replace is not None:
+                self.replace(self._compiled)
+        return self._compiled()
+
+
+def _compiled(conditions: list[_Condition], names: dict[str, Any]) -> Check:
     joined = "\n        and ".join([x.text for x in conditions])
     source = (
         "def holds():\n    try:\n        return (\n        "
