@@ -128,7 +128,9 @@ class _EqualArrays:
         self.read_at_calls = read_at_calls
         self.smallest = smallest
         self._small: dict[Hashable, Node] = {}  # by their elements
-        self._large: dict[Hashable, list[Node]] = {}  # by a few of these, which tell most apart
+        # By a few of these, which tell most apart: the first one, and all by all elements, where
+        # there are more.
+        self._large: dict[Hashable, tuple[Node, dict[bytes, Node]]] = {}
 
     def first_equal_to(self, x: Node) -> Node:
         if x.requires_grad or x.value is None or x.type.device != CPU or not x.type.size:
@@ -139,9 +141,9 @@ class _EqualArrays:
         if value.size <= self.smallest:
             return self._small.setdefault((x.type, value.tobytes()), x)
         some = value.ravel()[:: value.size // _LOOKED_AT + 1]
-        others = self._large.setdefault((x.type, some.tobytes()), [])
-        for other in others:
-            if other.value.tobytes() == value.tobytes():
-                return other
-        others.append(x)
-        return x
+        first, by_elements = self._large.setdefault((x.type, some.tobytes()), (x, {}))
+        if first is x:
+            return x
+        if not by_elements:
+            by_elements[first.value.tobytes()] = first  # type: ignore[union-attr]
+        return by_elements.setdefault(value.tobytes(), x)

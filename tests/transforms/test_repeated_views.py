@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.graph.node import OPS, argument
+from numba_grad.graph.node import OPS, argument, leaf
 from numba_grad.graph.types import array_type
 from numba_grad.ops.families import broadcast_to, reshape
 from numba_grad.ops.index_expressions import take_index
 from numba_grad.ops.movement import permuted
+from numba_grad.transforms import repeated_views
 from numba_grad.transforms.repeated_views import without_repeated_views, without_repetitions
 
 P = np.array([1.5, -0.7, 2.0])
@@ -227,3 +228,15 @@ def test_equal_arrays_that_numpy_makes_in_each_step_are_one():
     np.testing.assert_allclose(gradient(u), np.asarray(ng.grad(loss)(u)), rtol=1e-13)
     other[123], mask[7] = 3.0, -2.0
     np.testing.assert_allclose(gradient(u), np.asarray(ng.grad(loss)(u)), rtol=1e-13)
+
+
+def test_arrays_that_are_alike_where_one_looks_first_are_told_apart():
+    """As the rows of a large one-hot matrix. Each is compared with all before at once: the work
+    grows with their number alone."""
+    rows = np.zeros((120, 600))
+    rows[np.arange(120), 1 + np.arange(120) % 30] = 1.0
+    leaves = [leaf(row) for row in rows]
+    arrays = repeated_views._EqualArrays(None, 256)
+    assert [arrays.first_equal_to(x) for x in leaves] == leaves[:30] * 4
+    [(_, by_elements)] = arrays._large.values()
+    assert list(by_elements.values()) == leaves[:30]
