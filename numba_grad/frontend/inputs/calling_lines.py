@@ -314,7 +314,8 @@ def instead_of_array(line: Line) -> str:
     zeros = f"{name} = np.zeros({size}, like=x), or ng.zeros({size})"
     copied = f"{name} = ng.tensor({name}) before this line"
     if is_zero:
-        return f"{new}{zeros}, where {name} is made; or {copied}"
+        whole_file = "for the whole file, import numba_grad.numpy as np"
+        return f"{new}{zeros}, where {name} is made; or {copied}; or, {whole_file}"
     return f"{new}{copied}; or, where it is made in order to be filled, {zeros}"
 
 
@@ -325,7 +326,10 @@ def _instead_of_call(line: Line, call: ast.Call) -> str:
         return f"{other} in place of {name}(x)" if other else ""
     given = call.args[0] if call.args else None
     if isinstance(given, _SEQUENCES) or isinstance(given and line.evaluated(given), list | tuple):
-        return f"np.stack([x, y]) in place of {name}([x, y])"
+        return (
+            f"np.stack([x, y]) in place of {name}([x, y]); or, for the whole file, "
+            "import numba_grad.numpy as np, whose functions take such lists"
+        )
     if any(called is function for function in _ARRAY_MAKERS):
         return (
             f"x itself in place of {name}(x): NumPy's functions take tensors; x.astype(float) for "
