@@ -84,8 +84,9 @@ class Traversal:
         if may_shorten:
             self._reroll()
         self.inside = self._leading_to_targets(self.order)  # the nodes that gradients flow to
-        if may_shorten:
-            self._take_rows_as_values()
+        if may_shorten and self._take_rows_as_values():
+            self._reroll()  # steps that are alike now
+            self.inside = self._leading_to_targets(self.order)
         self.target_nodes = set() if targets is None else self._targets_in(self.order)
 
     def goes_on(self, node: Node) -> bool:
@@ -105,9 +106,13 @@ class Traversal:
                     inside += [in_order_of_recording(found.before), found.steps]
             executed = {originals.get(x, x) for x in executed}
             executed.update([originals.get(x, x) for x in self.passed_by if x.requires_grad])
-            # Of a loop after another one, steps may be copies.
-            if len(self.loops) > 1:
-                inside = [[originals.get(x, x) for x in steps] for steps in inside]
+            # Steps may be copies: of a loop after another one, or with rows as values.
+            inside = [
+                steps
+                if originals.keys().isdisjoint(steps)
+                else [originals.get(x, x) for x in steps]
+                for steps in inside
+            ]
         release(self.recorded, self.recorded_ends, executed, inside)
 
     def _follow(self, nodes: Iterable[Node]) -> History:
@@ -126,14 +131,17 @@ class Traversal:
 
     def _reroll(self) -> None:
         """Go through loops in place of steps that were recorded one by one."""
-        fixed = {*self.given, *(self.targets or ())}
-        while (found := loop_in(self.order, fixed, known_body)) is not None:
+        while (found := loop_in(self.order, self._fixed(), known_body)) is not None:
             copies = found.rewired(self.order, self.given)
             self.loops.append(found)
             self.given = [copies.get(x, x) for x in self.given]
-            fixed |= set(self.given)
             self._follow(self.given)
             self._go_through(copies)
+
+    def _fixed(self) -> set[Node]:
+        """What somebody knows: it stays, or has a copy. A copy has no handle that tells of it."""
+        held = [self.copies.get(x, x) for x in self.pending]
+        return {*self.given, *held, *(self.targets or ())}
 
     def _go_through(self, copies: dict[Node, Node]) -> None:
         """From now on `copies` are gone through, in place of what they are copies of."""
@@ -143,16 +151,15 @@ class Traversal:
         self.copies = {x: copies.get(copy, copy) for x, copy in self.copies.items()} | copies
         self.roots = [copies.get(x, x) for x in self.roots]
 
-    def _take_rows_as_values(self) -> None:
-        """Go through rows that were written in parts as values of their own."""
+    def _take_rows_as_values(self) -> bool:
+        """Go through rows that were written in parts as values of their own, if there are any."""
         if self.is_traced or not is_long(self.order) or _UPDATE not in map(_op_of, self.order):
-            return
+            return False
         rows_as_values = imported("numba_grad.transforms.rows_as_values")
-        held = [self.copies.get(x, x) for x in self.pending]
-        fixed = {*self.given, *held, *(self.targets or ())}
+        fixed = self._fixed()
         copies = rows_as_values.copies_with_rows_as_values(self.order, fixed)
         if not copies:
-            return
+            return False
         nodes = dict.fromkeys([copies.get(x, x) for x in self.given])
         history = history_of(nodes, with_pending=True)
         inside = self._leading_to_targets(history.nodes)
@@ -163,11 +170,13 @@ class Traversal:
         if any(
             x in fixed or x.autograd is not None or x.released or x.op.vjp is None for x in lost
         ):
-            return
+            return False
         self.passed_by = [x for x in lost if self.goes_on(x)]
         self._go_through(copies)
+        self.given = list(nodes)
         self._go_along(history)
         self.inside = inside
+        return True
 
     def _leading_to_targets(self, order: Sequence[Node]) -> set[Node]:
         """Those of `order` that gradients flow to."""

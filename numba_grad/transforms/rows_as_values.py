@@ -27,7 +27,7 @@ def with_rows_as_values(order: Sequence[Node], roots: Container[Node]) -> list[N
     `roots` stay. As `without_repeated_views`, only for graphs that no other pass walks at the time:
     users get other inputs.
     """
-    if not any(node.op is _UPDATE and _writes_part(node) for node in order):
+    if not any(node.op is _UPDATE and _writes_part_or_again(node) for node in order):
         return list(order)
     rows = _Rows(roots, _read_after_a_write(order), _axes_of_rows(order))
     rows.go_through(order)
@@ -39,7 +39,7 @@ def copies_with_rows_as_values(order: Sequence[Node], fixed: Container[Node]) ->
 
     `fixed` are at most copied. Gradients flow to fewer: not to what no row that is read depends on.
     """
-    if not any(node.op is _UPDATE and _writes_part(node) for node in order):
+    if not any(node.op is _UPDATE and _writes_part_or_again(node) for node in order):
         return {}
     rows = _CopiedRows(fixed, _read_after_a_write(order), _axes_of_rows(order))
     rows.go_through(order)
@@ -77,9 +77,11 @@ def _axes_of_rows(order: Sequence[Node]) -> dict[Node, int]:
     return axis_of | {node: axis_of[first] for node, first in first_of.items()}
 
 
-def _writes_part(node: Node) -> bool:
-    """Whether it is to some of a row."""
+def _writes_part_or_again(node: Node) -> bool:
+    """Whether it is to some of a row, or to what the assignment before was to: `y[k] += b * x`."""
     x, v = node.inputs
+    if x.op is _UPDATE and x.inputs[1].type is v.type and x.params == node.params:
+        return True
     pairs = list(zip(v.shape, x.shape, strict=True))
     has_one_index = any(size == 1 < whole for size, whole in pairs)
     return has_one_index and all(v.shape) and sum(size != whole for size, whole in pairs) > 1

@@ -8,6 +8,8 @@ import pytest
 
 import numba_grad as ng
 import numba_grad.numpy as np
+from numba_grad.errors import GradientError
+from numba_grad.transforms import python_loops
 from tests.transforms.loop_programs import WAYS, Program, by_backward, step_by_step
 
 
@@ -117,6 +119,88 @@ def test_steps_that_read_what_a_buffer_had_before_are_steps_of_the_loop(
     ):
         numpy.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     assert loops == [30]
+
+
+def added_in_place(w: Any, first: Any, steps: int) -> Any:
+    """An element in three terms, as it is written in other languages."""
+    y = np.zeros(steps + 2)
+    y[:2] = first[:2]
+    for t in range(2, steps + 2):
+        y[t] = w[0] * numpy.cos(t)
+        y[t] += w[1] * y[t - 1]
+        y[t] -= np.sin(w[2]) * y[t - 2]
+    return np.sum(y**2)
+
+
+def added_in_an_inner_loop(w: Any, first: Any, steps: int) -> Any:
+    y = np.zeros((steps + 4, 2))
+    y[:4] = first[:2]
+    for t in range(4, steps + 4):
+        for k in range(4):
+            y[t] += w[k] * np.tanh(y[t - k - 1])
+    return np.sum(y**2)
+
+
+def assigned_twice(w: Any, first: Any, steps: int) -> Any:
+    y = np.zeros(steps + 1)
+    y[0] = first[0]
+    for t in range(1, steps + 1):
+        y[t] = w[0] * y[t - 1]
+        y[t] = np.maximum(y[t], w[1] * np.cos(y[t - 1]))
+    return np.sum(y**2)
+
+
+ASSIGNED_AGAIN = [added_in_place, added_in_an_inner_loop, assigned_twice]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("f", ASSIGNED_AGAIN, ids=lambda f: f.__name__)
+def test_what_a_step_assigns_again_is_assigned_once(
+    f: Program, way: str, loops: list[int]
+) -> None:
+    given = [numpy.array([0.4, -0.3, 0.2, 0.1]), numpy.array([1.0, 0.5, -0.2, 0.7])]
+    program = functools.partial(f, steps=30)
+    for found, expected in zip(
+        WAYS[way](program, *given), step_by_step(program, *given), strict=True
+    ):
+        numpy.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    assert len(loops) == 1
+    assert 26 <= loops[0] <= 30  # the first steps read what no step has assigned
+
+
+def test_what_is_held_of_a_loop_that_assigns_again_keeps_value_and_gradient(
+    loops: list[int],
+) -> None:
+    """A pass goes through copies, and releases what they are copies of."""
+
+    def program(x: Any, seen: list[Any]) -> Any:
+        y = np.zeros(41)
+        y[0] = x
+        for t in range(1, 41):
+            z = x * y[t - 1]
+            if t == 30:
+                z.retain_grad()
+                seen.append(z)
+            y[t] = z
+            y[t] += np.sin(y[t - 1])
+        return np.sum(y**2)
+
+    def run(**options: Any) -> tuple[Any, Any, Any, Any]:
+        x, seen = ng.tensor(0.3, requires_grad=True), []
+        out = program(x, seen)
+        out.backward(**options)
+        return out, x, seen[0].detach().numpy(), seen[0].grad.numpy()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(python_loops, "FEWEST_NODES", 1 << 40)
+        _, expected, *seen_then = run()
+    out, x, *seen = run(retain_graph=True)
+    numpy.testing.assert_allclose(seen, seen_then, rtol=1e-12)
+    out.backward()
+    numpy.testing.assert_allclose(x.grad, 2 * expected.grad.numpy(), rtol=1e-12)
+    with pytest.raises(GradientError, match="second time"):
+        out.backward()
+    assert loops
 
 
 def test_what_a_buffer_had_before_is_read_before_the_loop(loops: list[int]) -> None:
