@@ -37,8 +37,9 @@ class SharedParams(dict[str, Any]):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
-# One in four: transforms may put nodes right before and after another.
-SERIALS_A_NODE = 4
+# One in sixteen: transforms may put nodes right before and after another, and those of derivatives
+# of derivatives before and after these.
+SERIALS_A_NODE = 16
 _serials = itertools.count(0, SERIALS_A_NODE)
 next_serial = _serials.__next__
 

@@ -63,7 +63,7 @@ def with_kept_ends(order: Sequence[Node], roots: Collection[Node]) -> list[Node]
             region = region_params(part.new_starts, (1,) * len(part.sizes))
             made = _UPDATE(part.array, part.new, **region)
         assert made.serial > since
-        made.serial = node.serial + 1  # recording leaves three numbers in four
+        made.serial = node.serial + 1  # recording leaves numbers for it
         instead[node] = made
         kept.append(made)
     if not instead:

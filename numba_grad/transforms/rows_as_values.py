@@ -18,7 +18,7 @@ from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import Shape, region_params, slice_params
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS
 
-_UPDATE, _SLICE = OPS["update_slice"], OPS["slice"]
+_UPDATE, _SLICE, _RESHAPE = OPS["update_slice"], OPS["slice"], OPS["reshape"]
 
 
 def with_rows_as_values(order: Sequence[Node], roots: Container[Node]) -> list[Node]:
@@ -94,6 +94,35 @@ def _row(x: Node, sizes: Shape, params: dict[str, Shape], axis: int) -> int | No
     return params["starts"][axis]
 
 
+class _Row:
+    """What was assigned to a row since the array began: all of it, then parts.
+
+    It is put together once somebody reads more of it than one element: a table that is filled
+    element by element, from other elements, is a graph of numbers.
+    """
+
+    __slots__ = ("elements", "parts", "serial", "under", "value")
+
+    def __init__(self) -> None:
+        self.under: Node | None = None  # the row before `elements`; None: that of the base
+        self.elements: dict[Shape, Node] = {}  # by place
+        self.value: Node | None = None  # the row before `parts`; None: that of the base
+        self.parts: list[tuple[dict[str, Shape], Node, int]] = []  # where, what, and when
+        self.serial = 0  # of the last assignment
+
+    def assign(self, value: Node, serial: int) -> None:
+        """All of it."""
+        self.value, self.under, self.serial = value, value, serial
+        self.parts.clear()
+        self.elements.clear()
+
+    def assign_part(self, where: dict[str, Shape], value: Node, serial: int) -> None:
+        self.parts.append((where, value, serial))
+        self.serial = serial
+        if value.type.size == 1:
+            self.elements[where["starts"]] = value
+
+
 class _Chain:
     """Assignments to rows of one array, each to what the one before has left."""
 
@@ -103,9 +132,9 @@ class _Chain:
         self.axis = axis  # along which there are rows
         self.base = base  # the array before the first
         self.last = base  # what was recorded as the array after the last
-        self.array = base  # the array with all rows but the dirty one
-        self.dirty: int | None = None
-        self.rows: dict[int, Node] = {}  # what is in a row now
+        self.array = base  # the array with all rows but the dirty ones
+        self.dirty: dict[int, None] = {}  # in the order in which they were assigned to
+        self.rows: dict[int, _Row] = {}
 
     def origin(self, row: int) -> Shape:
         """Where a row begins."""
@@ -140,8 +169,13 @@ class _Rows:
             for node in order:
                 if node.op is _UPDATE and self._is_written(node):
                     continue
-                if node.op is _SLICE and self._is_private(node) and self._is_read(node):
-                    continue
+                if node.op is _SLICE:
+                    if self._is_private(node):
+                        if self._is_read(node):
+                            continue
+                    elif (array := self._with_what_is_read(node)) is not None:
+                        self._keep(node, (array,))
+                        continue
                 self._keep(node, tuple([self._now(x) for x in node.inputs]))
 
     def _keep(self, node: Node, inputs: tuple[Node, ...]) -> None:
@@ -171,63 +205,103 @@ class _Rows:
         return self._instead.get(x, x)
 
     def _clean(self, chain: _Chain) -> None:
-        if chain.dirty is None:
-            return
-        row, array = chain.dirty, chain.array
-        starts = chain.origin(row)
-        params = region_params(starts, (1,) * len(starts))
-        after = record(_UPDATE, (array, chain.rows[row]), params)
-        self._made(after, chain.last.serial + 2)
-        self._instead[chain.last] = after
-        chain.array, chain.dirty = after, None
+        for row in chain.dirty:
+            starts = chain.origin(row)
+            params = region_params(starts, (1,) * len(starts))
+            after = record(_UPDATE, (chain.array, self._whole(chain, row)), params)
+            chain.array = self._made(after, chain.rows[row].serial + 2)
+        if chain.dirty:
+            self._instead[chain.last] = chain.array
+            chain.dirty.clear()
+
+    def _whole(self, chain: _Chain, number: int) -> Node:
+        """A row with all that was assigned to it."""
+        row = chain.rows[number]
+        whole = row.value
+        for where, value, serial in row.parts:
+            if whole is None:
+                part = _slice(chain.base, chain.origin(number), chain.sizes())
+                whole = self._made(part, serial - 1)
+            whole = self._made(record(_UPDATE, (whole, value), where), serial + 1)
+        row.parts.clear()
+        assert whole is not None
+        row.value = whole
+        return whole
 
     def _is_written(self, node: Node) -> bool:
         x, v = node.inputs
-        row = _row(x, v.shape, node.params, self._axes[x])
-        if row is None or not self._is_private(node):
+        number = _row(x, v.shape, node.params, self._axes[x])
+        if number is None or not self._is_private(node):
             return False
         chain = self._chains.get(x)
         if chain is None or chain.last is not x:
             chain = _Chain(self._now(x), self._axes[x])
-        if chain.dirty is not None and chain.dirty != row:
-            self._clean(chain)
-        value = self._now(v)
-        if v.shape != chain.sizes():
-            whole = chain.rows.get(row)
-            if whole is None:
-                part = _slice(chain.base, chain.origin(row), chain.sizes())
-                whole = self._made(part, node.serial - 1)
-            params = region_params(chain.within(node.params["starts"]), node.params["steps"])
-            value = self._made(record(_UPDATE, (whole, value), params), node.serial + 1)
-        chain.rows[row], chain.dirty, chain.last = value, row, node
+        row, value = chain.rows.setdefault(number, _Row()), self._now(v)
+        if v.shape == chain.sizes():
+            row.assign(value, node.serial)
+        else:
+            where = region_params(chain.within(node.params["starts"]), node.params["steps"])
+            row.assign_part(where, value, node.serial)
+            if value.type.size > 1:
+                row.under = self._whole(chain, number)
+                row.elements.clear()
+        # Last: an array that is read gets its rows in the order of the last assignments.
+        chain.dirty.pop(number, None)
+        chain.dirty[number] = None
+        chain.last = node
         self._chains[node] = chain
         return True
 
-    def _is_read(self, node: Node) -> bool:
+    def _with_what_is_read(self, node: Node) -> Node | None:
+        """The array before the first assignment, with the one row that a slice reads: of a slice
+        that stays, as the last element of a table that is the result of all."""
+        found = self._place_read(node)
+        if found is None or (row := found[0].rows.get(found[1])) is None:
+            return None
+        chain, number = found
+        starts = node.params["starts"]
+        value = row.elements.get(chain.within(starts)) if node.type.size == 1 else None
+        if value is None:
+            starts, value = chain.origin(number), self._whole(chain, number)
+        params = region_params(starts, (1,) * len(starts))
+        return self._made(record(_UPDATE, (chain.base, value), params), node.serial - 1)
+
+    def _place_read(self, node: Node) -> tuple[_Chain, int] | None:
+        """The array, and which row of it a slice reads."""
         (x,) = node.inputs
         chain = self._chains.get(x)
         if chain is None or chain.last is not x:
+            return None
+        number = _row(x, node.params["sizes"], node.params, chain.axis)
+        return None if number is None else (chain, number)
+
+    def _is_read(self, node: Node) -> bool:
+        found = self._place_read(node)
+        if found is None:
             return False
+        chain, number = found
         sizes, starts = node.params["sizes"], node.params["starts"]
-        row = _row(x, sizes, node.params, chain.axis)
-        if row is None:
-            return False
-        value = chain.rows.get(row)
+        row, within = chain.rows.get(number), chain.within(starts)
+        value = None
+        if row is not None and node.type.size == 1:
+            value = row.elements.get(within, row.under)
+        elif row is not None:
+            value = self._whole(chain, number)
         if value is None:
             new = record(_SLICE, (chain.base,), node.params)
-        elif node.type is value.type:
-            self._instead[node] = value
+        elif (found := _as_read(value, node)) is not None:
+            self._instead[node] = found
             return True
-        elif sizes == chain.sizes():
+        elif value.type.size == node.type.size:
             new = reshape(value, node.shape)
         else:
             dropped = node.params.get("dropped", ())
-            new = _slice(value, chain.within(starts), sizes, node.params["steps"], dropped)
+            new = _slice(value, within, sizes, node.params["steps"], dropped)
         self._instead[node] = self._made(new, node.serial + 1)
         return True
 
     def _made(self, node: Node, serial: int) -> Node:
-        """`node`, recorded now, as if at that time: recording leaves three numbers in four. Not the
+        """`node`, recorded now, as if at that time: recording leaves numbers for it. Not the
         number of what it stands for, which others may read still: what has no gradient."""
         node.serial = serial
         if node.requires_grad:
@@ -252,6 +326,15 @@ class _CopiedRows(_Rows):
         if inputs != node.inputs:
             copy = self.copies[node] = copied(node, inputs, self.copies)
             copy.requires_grad &= any(x.requires_grad for x in inputs)
+
+
+def _as_read(assigned: Node, reader: Node) -> Node | None:
+    """What was assigned, if it has, or had before, the type in which it is read."""
+    if assigned.type is reader.type:
+        return assigned
+    if assigned.op is _RESHAPE and assigned.inputs[0].type is reader.type:
+        return assigned.inputs[0]
+    return None
 
 
 def _slice(x: Node, starts: Shape, sizes: Shape, steps: Shape = (), dropped: Shape = ()) -> Node:

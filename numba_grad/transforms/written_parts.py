@@ -304,7 +304,7 @@ def with_known_places(
             continue
         instead[node] = new
         made = {x for y in (new, *new.inputs) for x in (y, *y.inputs) if x.serial > since}
-        # Recording leaves three numbers in four, and these are no more.
+        # Recording leaves more numbers than these are.
         for number, x in enumerate(in_order_of_recording(made), 1):
             x.serial = node.serial + number
             if x.requires_grad:

@@ -155,9 +155,7 @@ ASSIGNED_AGAIN = [added_in_place, added_in_an_inner_loop, assigned_twice]
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("f", ASSIGNED_AGAIN, ids=lambda f: f.__name__)
-def test_what_a_step_assigns_again_is_assigned_once(
-    f: Program, way: str, loops: list[int]
-) -> None:
+def test_what_a_step_assigns_again_is_assigned_once(f: Program, way: str, loops: list[int]) -> None:
     given = [numpy.array([0.4, -0.3, 0.2, 0.1]), numpy.array([1.0, 0.5, -0.2, 0.7])]
     program = functools.partial(f, steps=30)
     for found, expected in zip(

@@ -8,6 +8,7 @@ import numba_grad as ng
 from numba_grad.autograd import traversal
 from numba_grad.compiler.partition import flat_graph
 from numba_grad.errors import GradientError
+from tests.transforms.loop_programs import WAYS, step_by_step
 
 P = np.array([0.7, 0.3, 0.5])
 
@@ -200,3 +201,22 @@ def test_backward_leaves_what_others_hold_and_walk(in_short_graphs):
     np.testing.assert_allclose(p.grad, expected, rtol=1e-12)
     with pytest.raises(GradientError, match="second time"):
         loss.backward()
+
+
+def table(p, steps=24):
+    """Element by element, of those before in its row and in the row above: alignment of sequences,
+    whose result is the last element."""
+    t = ng.zeros((steps + 1, 21))
+    for i in range(1, steps + 1):
+        t[i, 0] = p[0] * i
+        for j in range(1, 21):
+            cost = (P[0] * i - p[1] * j) ** 2
+            t[i, j] = cost - np.log(np.exp(-t[i - 1, j]) + np.exp(-t[i, j - 1]) + p[2])
+    return t[-1, -1]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_table_that_is_filled_by_elements_is_a_loop_over_its_rows(way, loops):
+    for found, expected in zip(WAYS[way](table, P), step_by_step(table, P), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert max(loops) >= 20
