@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.graph.node import OPS, Node, leaf, record, recording
+from numba_grad.graph.node import OPS, SERIALS_A_NODE, Node, leaf, record, recording
 from numba_grad.graph.survey import are_free
 from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.immutable import NamedTuple
@@ -388,16 +388,19 @@ class _Loop(ResultsOfSteps):
         counts = {x: len(x.type.items) for x in own if _is_loop(x)}
         items = {x.serial + k: x for x, count in counts.items() for k in range(1, count + 1)}
         numbers = {x: x.serial for x in own}
-        serial = last - len(own) - sum(counts.values())
-        if serial <= max([y.serial for x in own for y in x.inputs if y not in own], default=0):
+        # As far apart as what is recorded: other passes put nodes between these.
+        room = last - max([y.serial for x in own for y in x.inputs if y not in own], default=0)
+        gap = min(SERIALS_A_NODE, (room - 1 - sum(counts.values())) // max(len(own), 1))
+        if gap < 1:
             return False
+        serial = last - gap * len(own) - sum(counts.values())
         for x in in_order_of_recording(own):
             loop = items.get(x.serial)
             if loop is not None:
                 x.serial += loop.serial - numbers[loop]
                 continue
             x.serial = serial
-            serial += 1 + counts.get(x, 0)
+            serial += gap + counts.get(x, 0)
         return True
 
 

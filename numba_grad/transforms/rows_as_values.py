@@ -10,14 +10,16 @@ So what goes from step to step is rows, not the whole array with all of its rows
 would be another whole array for each part that is written or read.
 """
 
+import itertools
 from collections.abc import Container, Mapping, Sequence
 
-from numba_grad.graph.node import OPS, Node, record, recording
-from numba_grad.graph.walk import copied
+from numba_grad.graph.node import OPS, SERIALS_A_NODE, Node, next_serial, record, recording
+from numba_grad.graph.walk import copied, in_order_of_recording
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import Shape, region_params, slice_params
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS
 
+_MOST_BETWEEN = 3  # numbers: two after a node, and one before the next
 _UPDATE, _SLICE, _RESHAPE = OPS["update_slice"], OPS["slice"], OPS["reshape"]
 
 
@@ -27,11 +29,13 @@ def with_rows_as_values(order: Sequence[Node], roots: Container[Node]) -> list[N
     `roots` stay. As `without_repeated_views`, only for graphs that no other pass walks at the time:
     users get other inputs.
     """
-    if not any(node.op is _UPDATE and _writes_part_or_again(node) for node in order):
+    if not _has_such_rows(order):
         return list(order)
     rows = _Rows(roots, _read_after_a_write(order), _axes_of_rows(order))
     rows.go_through(order)
-    return rows.kept
+    # What was put together late is as old as what it is made of: others take the first in this
+    # order for the one that was recorded first.
+    return in_order_of_recording(rows.kept)
 
 
 def copies_with_rows_as_values(order: Sequence[Node], fixed: Container[Node]) -> dict[Node, Node]:
@@ -39,11 +43,20 @@ def copies_with_rows_as_values(order: Sequence[Node], fixed: Container[Node]) ->
 
     `fixed` are at most copied. Gradients flow to fewer: not to what no row that is read depends on.
     """
-    if not any(node.op is _UPDATE and _writes_part_or_again(node) for node in order):
+    if not _has_such_rows(order):
         return {}
     rows = _CopiedRows(fixed, _read_after_a_write(order), _axes_of_rows(order))
     rows.go_through(order)
     return rows.copies
+
+
+def _has_such_rows(order: Sequence[Node]) -> bool:
+    """Whether there are rows that are written in parts or again, and room for what is put between
+    nodes: as many as it takes."""
+    if not any(node.op is _UPDATE and _writes_part_or_again(node) for node in order):
+        return False
+    apart = [y.serial - x.serial for x, y in itertools.pairwise(order)]
+    return min(apart, default=SERIALS_A_NODE) > _MOST_BETWEEN
 
 
 def _read_after_a_write(order: Sequence[Node]) -> set[Node]:
@@ -159,6 +172,7 @@ class _Rows:
         self, roots: Container[Node], versions: Container[Node], axes: Mapping[Node, int]
     ) -> None:
         self.kept: list[Node] = []
+        self._since = next_serial()  # what is recorded from now on has a larger one
         self._roots, self._versions, self._axes = roots, versions, axes
         self._chains: dict[Node, _Chain] = {}  # by what was recorded as their array
         self._instead: dict[Node, Node] = {}
@@ -303,6 +317,8 @@ class _Rows:
     def _made(self, node: Node, serial: int) -> Node:
         """`node`, recorded now, as if at that time: recording leaves numbers for it. Not the
         number of what it stands for, which others may read still: what has no gradient."""
+        if node.serial < self._since:
+            return node  # a reshape of a reshape may be what was there before
         node.serial = serial
         if node.requires_grad:
             self.kept.append(node)

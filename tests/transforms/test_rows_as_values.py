@@ -215,6 +215,42 @@ def table(p, steps=24):
     return t[-1, -1]
 
 
+def product_by_elements(x, y):
+    """Steps that are done all at once, of nodes that other passes then put more between."""
+    u = ng.zeros((60, 2))
+    for i in range(60):
+        for j in range(2):
+            for k in range(2):
+                u[i, j] += x[i, k] * y[k, j]
+    return np.sum(np.sin(u))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_sums_of_products_by_elements_are_a_loop_over_rows(way, loops):
+    given = np.cos(np.arange(120.0)).reshape(60, 2), np.array([[0.7, 1.3], [-0.4, 0.9]])
+    found = WAYS[way](product_by_elements, *given)
+    for value, expected in zip(found, step_by_step(product_by_elements, *given), strict=True):
+        np.testing.assert_allclose(value, expected, rtol=1e-12)
+    assert max(loops) >= 58
+
+
+def test_parts_of_rows_that_are_done_all_at_once_are_put_together_in_order():
+    """What a loop becomes has numbers as far apart as what was recorded: rows go in between."""
+    x, y = np.cos(np.arange(120.0)).reshape(60, 2), np.array([[0.7, 1.3], [-0.4, 0.9]])
+
+    def f(x):
+        u = ng.zeros((60, 2))
+        for i in range(60):
+            for j in range(2):
+                for k in range(2):
+                    u[i, j] += x[i, k] * y[k, j]
+        return np.sum(np.sin(u)), u
+
+    slope, u = ng.grad(f, has_aux=True)(x)
+    np.testing.assert_allclose(u, x @ y, rtol=1e-12)
+    np.testing.assert_allclose(slope, np.cos(x @ y) @ y.T, rtol=1e-12)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_table_that_is_filled_by_elements_is_a_loop_over_its_rows(way, loops):
     for found, expected in zip(WAYS[way](table, P), step_by_step(table, P), strict=True):
