@@ -11,7 +11,7 @@ rerolled: with larger arrays, and more of them, what a loop costs is its arithme
 planned better step by step.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -377,12 +377,9 @@ class _Loop(ResultsOfSteps):
         last = min([max([x.serial for x in within if x not in self.recorded.moved]), *readers])
         if any(x.serial < last for node in later for x in self._inside(node)):
             return False
-        own = made.recorded = {
-            y
-            for x in (*results, *made.instead.values(), *joined)
-            if x.serial > newest
-            for y in _with_inputs(x, newest)
-        }
+        own = made.recorded = _recorded_since(
+            newest, [*results, *made.instead.values(), *joined]
+        )
         # The results of a loop have the numbers after its own, those that are asked for later as
         # well.
         counts = {x: len(x.type.items) for x in own if _is_loop(x)}
@@ -408,12 +405,13 @@ def _is_loop(node: Node) -> bool:
     return node.op.name == "loop"
 
 
-def _with_inputs(x: Node, since: int) -> list[Node]:
-    """A node and those it was made of, from a serial number on."""
-    found, stack = [], [x]
+def _recorded_since(serial: int, nodes: Iterable[Node]) -> set[Node]:
+    """Those of `nodes`, and of what they are made of, that have larger serial numbers."""
+    found: set[Node] = set()
+    stack = list(nodes)
     while stack:
         node = stack.pop()
-        if node.serial > since:
-            found.append(node)
+        if node.serial > serial and node not in found:
+            found.add(node)
             stack += node.inputs
     return found

@@ -213,3 +213,27 @@ def test_no_steps_and_one(count):
     total, rows = f(ROWS[:count])
     np.testing.assert_allclose(total, 1 + np.sum(ROWS[:count] ** 2))
     np.testing.assert_array_equal(rows, 2 * ROWS[:count])
+
+
+def test_what_a_step_makes_of_few_values_again_and_again_is_walked_once():
+    """Each pass reads what the one before gave three times: a walk that goes along every way to a
+    value would not end."""
+
+    def f(x):
+        results = []
+        for k in range(30):
+            z = x[k]
+            for _ in range(20):
+                z = z * z * 0.1 + np.sin(z) * z
+            results.append(z)
+        return np.sum(np.stack(results) ** 2)
+
+    def slope(z):
+        d = 1.0
+        for _ in range(20):
+            d = d * (0.2 * z + np.cos(z) * z + np.sin(z))
+            z = z * z * 0.1 + np.sin(z) * z
+        return 2 * z * d
+
+    x = np.linspace(0.5, 1.5, 30)
+    np.testing.assert_allclose(ng.grad(f)(x), slope(x), rtol=1e-10, atol=1e-300)
