@@ -29,8 +29,8 @@ from numba_grad.compiler.numba_functions.regions import (
     Value,
     defined,
     nested,
+    rewritten,
     walk,
-    with_regions,
 )
 from numba_grad.immutable import immutable
 
@@ -267,15 +267,12 @@ def with_parts(
                 outputs.append(made[part])
             places[place] = made[part]
 
-    def placed(statements: list[Statement]) -> list[Statement]:
-        return [
-            replace(s, memory=places[id(s)])
-            if isinstance(s, Store) and id(s) in places
-            else with_regions(s, placed)
-            for s in statements
-        ]
+    def placed(s: Statement) -> Statement:
+        if isinstance(s, Store) and id(s) in places:
+            return replace(s, memory=places[id(s)])
+        return s
 
-    body = placed(kernel.body)
+    body = rewritten(kernel.body, placed)
     kernel = replace(kernel, outputs=outputs, shapes=shapes, body=body, builder=builder)
     return GridKernel(kernel, beginnings), added
 

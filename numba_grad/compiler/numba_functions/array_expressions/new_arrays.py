@@ -12,7 +12,6 @@ from numba_grad.compiler.numba_functions.array_expressions.expressions import (
     Listed,
     is_array,
     is_number,
-    loops,
 )
 from numba_grad.compiler.numba_functions.regions import Memory, Value
 from numba_grad.compiler.numba_functions.scalar_operations import dtype_of
@@ -151,21 +150,13 @@ class NewArrays(ElementwiseFunctions):
             return (number, *reversed(found))
 
         if len(lengths) == 1:
-            loops(
-                builder,
-                view.shape,
-                lambda at: builder.store(
-                    memory, (place(at, view.shape),), builder.load_view(view, *at)
-                ),
-            )
+            with builder.elements(view.shape) as at:
+                own = (place(at, view.shape),)
+                builder.store(memory, own, builder.load_view(view, *at))
         else:
-            loops(
-                builder,
-                lengths,
-                lambda at: builder.store(
-                    memory, at, builder.load_view(view, *indices(place(at, lengths), view.shape))
-                ),
-            )
+            with builder.elements(lengths) as at:
+                given = indices(place(at, lengths), view.shape)
+                builder.store(memory, at, builder.load_view(view, *given))
         self.translation.share(memory, view.memory)
         return memory
 
@@ -226,13 +217,10 @@ class NewArrays(ElementwiseFunctions):
         memory = builder.allocate("joined", dtype, shape)
         start: Value = 0
         for part in values:
-
-            def store(at: Indices, part: Expression = part, start: Value = start) -> None:
+            with builder.elements(part.shape) as at:
                 place = (*at[:axis], define("add", start, at[axis]), *at[axis + 1 :])
                 value = define("cast", part.element(at), dtype=dtype)
                 builder.store(memory, place, value)
-
-            loops(builder, part.shape, store)
             start = define("add", start, part.shape[axis])
         return memory
 

@@ -10,11 +10,10 @@ from numba_grad.compiler.numba_functions.array_expressions.expressions import (
     Array,
     Indices,
     is_number,
-    loops,
     stored,
 )
 from numba_grad.compiler.numba_functions.array_expressions.new_arrays import NewArrays
-from numba_grad.compiler.numba_functions.regions import If, Memory, Value
+from numba_grad.compiler.numba_functions.regions import Memory, Value
 from numba_grad.compiler.numba_functions.scalar_operations import dtype_of
 
 
@@ -41,15 +40,18 @@ class Reductions(NewArrays):
         if axis is None:
             total = builder.allocate("total", dtype)
             builder.store(total, (), start)
-            loops(builder, part.shape, lambda at: into(total, (), at))
+            with builder.elements(part.shape) as at:
+                into(total, (), at)
             return builder.load(total)
         if not isinstance(axis, int):
             raise self.refused("a reduction along axes that are not constants")
         axis %= part.rank
         rest = (*part.shape[:axis], *part.shape[axis + 1 :])
         totals = builder.allocate("totals", dtype, rest)
-        loops(builder, rest, lambda at: builder.store(totals, at, start))
-        loops(builder, part.shape, lambda at: into(totals, (*at[:axis], *at[axis + 1 :]), at))
+        with builder.elements(rest) as at:
+            builder.store(totals, at, start)
+        with builder.elements(part.shape) as at:
+            into(totals, (*at[:axis], *at[axis + 1 :]), at)
         return totals
 
     def _call_sum(self, array: Array, axis: Any = None) -> Any:
@@ -138,9 +140,7 @@ class Reductions(NewArrays):
                 was_number = builder.define("equal", best, best)
                 is_first = builder.define("bitwise_and", is_nan, was_number, dtype="bool")
                 condition = builder.define("bitwise_or", condition, is_first, dtype="bool")
-            branch = If(condition, [])
-            builder.body.append(branch)
-            with builder.region(branch.then):
+            with builder.branch(condition):
                 builder.store(place, (), index)
         return builder.load(place)
 
