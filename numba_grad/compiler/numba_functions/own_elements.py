@@ -32,6 +32,7 @@ from numba_grad.compiler.numba_functions.regions import (
     rewritten,
     walk,
 )
+from numba_grad.compiler.numba_functions.scalar_operations import OPPOSITE
 from numba_grad.immutable import immutable
 
 _MOST_PARTS = 8
@@ -228,9 +229,9 @@ class OwnElements:
         return self._compared(s, is_true)
 
     def _compared(self, s: Define, is_true: bool) -> list[_Fact]:
-        name = s.operation if is_true else _OPPOSITES.get(s.operation, "")
+        name = s.operation if is_true else OPPOSITE.get(s.operation, "")
         forms = [_form(x, self._exact) for x in s.arguments]
-        if name not in _OPPOSITES or forms[0] is None or forms[1] is None:
+        if name not in OPPOSITE or forms[0] is None or forms[1] is None:
             return []
         over, under = _sum(forms[0], forms[1], -1), _sum(forms[1], forms[0], -1)
         if name == "equal":
@@ -312,11 +313,6 @@ _COMBINED: dict[str, Callable[..., _Polynomial]] = {
     "negative": lambda x: _sum({}, x, -1),
     "positive": lambda x: x,
     "cast": lambda x: x,
-}
-_OPPOSITES = {
-    **{"less": "greater_equal", "greater_equal": "less"},
-    **{"greater": "less_equal", "less_equal": "greater"},
-    **{"equal": "not_equal", "not_equal": "equal"},
 }
 
 # What an index may count: threads of the grid along an axis, of the block, or blocks; the form of
