@@ -328,7 +328,7 @@ def _encoded(plan: Plan) -> bytes | None:
         "arena_bytes": plan.arena_bytes,
         "symbols": plan.symbols,
         "joint": [(joint.places, joint.nbytes) for joint in plan.joint],
-        "sites": [(site.kind, site.operation, site.axis, site.note) for site in plan.sites],
+        "sites": [(site.kind, site.operation, site.axis) for site in plan.sites],
         "lengths": [len(array) for array in arrays],
     }
     text = json.dumps(described).encode()

@@ -453,28 +453,26 @@ def raise_error(record: np.ndarray, sites: Sequence[ErrorSite]) -> None:
     """Raise what a kernel recorded: (count, site, index, size)."""
     _, number, index, size = (int(word) for word in record[:4])
     site = sites[number]
-    note = f"\n{site.note}" if site.note else ""
     if site.exception is not None:
         error = site.exception(index, size)
         what = "callback" if site.kind == "callback" else "kernel of"
-        error.add_note(f"in the {what} {site.operation}{note}")
+        error.add_note(f"in the {what} {site.operation}")
         raise error
     problem = _MATRIX_PROBLEMS.get(site.kind)
     if problem is not None:
         which = f" (number {index} of the batch)" if size > 1 else ""
-        raise np.linalg.LinAlgError(f"{site.operation}: {problem}{which}{note}")
+        raise np.linalg.LinAlgError(f"{site.operation}: {problem}{which}")
     if site.kind == "communication":
         raise mpi.error_of(site.operation, index)
     if site.kind == "unfinished":
         raise UnfinishedError
     if site.kind == "memory":
-        raise MemoryError(f"{site.operation}: no memory to transform {index} points{note}")
+        raise MemoryError(f"{site.operation}: no memory to transform {index} points")
     if site.kind == "negative power":
         problem = "integers to negative integer powers are not allowed"
         got: dict[str, object] = {"exponent": -abs(index)}
         fix = "x.astype(float) for the base"
-        raise ValueError(explain(site.operation, problem, got=got, fix=fix) + note)
+        raise ValueError(explain(site.operation, problem, got=got, fix=fix))
     raise IndexError(
-        f"{site.operation}: index {index} is out of bounds for axis {site.axis} with size "
-        f"{size}{note}"
+        f"{site.operation}: index {index} is out of bounds for axis {site.axis} with size {size}"
     )

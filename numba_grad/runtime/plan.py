@@ -128,7 +128,6 @@ class ErrorSite(NamedTuple):
     kind: str
     operation: str
     axis: int = 0
-    note: str = ""  # for instance, where the user's code recorded the operation
     exception: Callable[[int, int], BaseException] | None = None
 
 

@@ -10,7 +10,14 @@ from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import aliases, result, with_results
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.batch import rules_read
-from numba_grad.transforms.call import CallBatched, CallTarget, CallVjp, targets_in, with_targets
+from numba_grad.transforms.call import (
+    CallBatched,
+    CallTarget,
+    CallVjp,
+    once_for_each_graph,
+    targets_in,
+    with_targets,
+)
 from numba_grad.transforms.loop_params import LoopParams, Shape
 from numba_grad.transforms.vjp import add_cotangents
 
@@ -72,12 +79,10 @@ def backward_body(
     """
     active = carried_along(body, requires_grad, shape.carried)
     body = body.by(active)
-    return body.derived(
-        ("backward", shape, active, given, given_entries, kept, is_whole),
-        lambda: _backward_body(body, shape, active, given, given_entries, kept, is_whole),
-    )
+    return _backward_body(body, shape, active, given, given_entries, kept, is_whole)
 
 
+@once_for_each_graph
 def _backward_body(
     body: CallTarget,
     shape: Shape,
@@ -242,9 +247,10 @@ def forward_body(body: CallTarget, shape: Shape, has_tangent: Sequence[bool]) ->
     active = tuple(
         [flag and is_inexact(x.dtype) for flag, x in zip(flags, body.arguments, strict=True)]
     )
-    return body.derived(("forward", shape, active), lambda: _forward_body(body, shape, active))
+    return _forward_body(body, shape, active)
 
 
+@once_for_each_graph
 def _forward_body(body: CallTarget, shape: Shape, active: tuple[bool, ...]) -> Forward:
     jvp = body.jvp(active, with_values=True)
     count = len(body.arguments)
@@ -336,6 +342,7 @@ def depending_on(body: CallTarget, flags: Sequence[bool]) -> list[bool]:
     return [node in depends for node in body.outputs]
 
 
+@once_for_each_graph
 def batched_body(
     body: CallTarget, flags: tuple[bool, ...], size: int, carried: int
 ) -> tuple[CallBatched, list[bool]]:

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 
 from numba_grad.dtypes import is_inexact
-from numba_grad.graph.node import Node, Op, argument, recording
+from numba_grad.graph.node import Node, argument, recording
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.graph.walk import substitute
 from numba_grad.immutable import NamedTuple
-from numba_grad.ops.control import aliases, by_pullback, result, with_results
+from numba_grad.ops.control import aliases, result, with_results
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.batch import repeat
 from numba_grad.transforms.bodies import depending_on, member_by_member
-from numba_grad.transforms.call import OF_TARGETS, CallBatched, CallTarget, Evaluate
+from numba_grad.transforms.call import CallBatched, CallTarget, Evaluate, op_of_graphs
 from numba_grad.transforms.jvp import Tangent
 
 Branches = tuple[CallTarget, ...]
@@ -165,12 +165,6 @@ def _forward_branches(branches: Branches, given: tuple[bool, ...]) -> _ForwardBr
     return _ForwardBranches(tuple(targets), numbers, captured)
 
 
-def _jvp(
-    tangents: Sequence[Node | None], out: Node, *inputs: Node, branches: Branches
-) -> list[Tangent]:
-    return _with_tangents(tangents, *inputs, branches=branches)[1]
-
-
 def _batch(is_batched: Sequence[bool], *inputs: Node, branches: Branches) -> Node:
     count = len(branches[0].outputs)
     if is_batched[0]:
@@ -198,18 +192,12 @@ def _batched(
     return [own.batched(flags, size, tuple(has_axis)) for own in branches], has_axis
 
 
-branch_op = Op(
+branch_op = op_of_graphs(
     "branch",
-    "call",
     ("index", "x"),
     _infer,
-    by_pullback,
     _batch,
-    extras={
-        "pullback": _pullback,
-        "with_tangents": _with_tangents,
-        "evaluate": _evaluate,
-        **OF_TARGETS,
-    },
-    jvp=_jvp,
+    pullback=_pullback,
+    with_tangents=_with_tangents,
+    evaluate=_evaluate,
 )

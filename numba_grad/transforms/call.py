@@ -9,9 +9,10 @@ computes again from the inputs, or reads where that is cheaper (`kept_values.py`
 mode it is a call of a function that computes values and tangents together.
 """
 
+import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -31,11 +32,26 @@ from numba_grad.transforms.kept_values import Policy, values_saved, values_worth
 from numba_grad.transforms.vjp import cotangents, reached
 
 Derived = TypeVar("Derived")
+Given = ParamSpec("Given")
 # Bytes that are kept for a derivative, for each byte of what a function gets and returns, or a loop
 # carries.
 _MOST_KEPT = 4
 # Of the reference engine: (nodes, values of arguments) -> values of the nodes.
 Evaluate = Callable[[Sequence[Node], dict[Node, Any]], list[Any]]
+
+
+def once_for_each_graph(
+    make: Callable[Concatenate[Any, Given], Derived],
+) -> Callable[Concatenate[Any, Given], Derived]:
+    """A decorator for what is made of a graph, by arguments that can be hashed: the graph keeps
+    it."""
+
+    @functools.wraps(make)
+    def kept(graph: "CallTarget", *given: Given.args, **named: Given.kwargs) -> Derived:
+        key = make, given, tuple(named.items())
+        return graph.derived(key, lambda: make(graph, *given, **named))
+
+    return kept
 
 
 class CallTarget:
@@ -134,11 +150,9 @@ class CallTarget:
 
         return self.derived(("by", active), make)
 
+    @once_for_each_graph
     def vjp(self, given: tuple[bool, ...]) -> "CallVjp":
         """The derivative; `given` says for which outputs there is a cotangent."""
-        return self.derived(("vjp", given), lambda: self._make_vjp(given))
-
-    def _make_vjp(self, given: tuple[bool, ...]) -> "CallVjp":
         roots = [
             node
             for node, is_given in zip(self.outputs, given, strict=True)
@@ -162,6 +176,7 @@ class CallTarget:
             target, captured = _closed(f"vjp of {self.name}", arguments, outputs)
         return CallVjp(target, numbers, captured)
 
+    @once_for_each_graph
     def keeping(
         self, nbytes: int, asked: tuple[bool, ...], carried: int | None = None
     ) -> "tuple[CallTarget, int]":
@@ -176,13 +191,6 @@ class CallTarget:
             the next step begins with, and among what is returned again if they are read. A
             function's results can be read without.
         """
-        return self.derived(
-            ("keeping", nbytes, asked, carried), lambda: self._make_keeping(nbytes, asked, carried)
-        )
-
-    def _make_keeping(
-        self, nbytes: int, asked: tuple[bool, ...], carried: int | None
-    ) -> "tuple[CallTarget, int]":
         own = self.by(asked)
         try:
             vjp = own.vjp(tuple(is_inexact(x.dtype) for x in own.outputs))
@@ -222,16 +230,12 @@ class CallTarget:
 
         return self.derived(("saving", *kept), with_kept), len(kept)
 
+    @once_for_each_graph
     def vjp_reading(self, given: tuple[bool, ...], kept: int) -> "CallVjp":
         """The derivative, which takes the last `kept` outputs after the cotangents."""
-        if not kept:
-            return self.vjp(given)
-        return self.derived(
-            ("vjp reading", given, kept), lambda: self._make_vjp_reading(given, kept)
-        )
-
-    def _make_vjp_reading(self, given: tuple[bool, ...], kept: int) -> "CallVjp":
         vjp = self.vjp(given)
+        if not kept:
+            return vjp
         first_captured = len(self.arguments) + sum(given)
         arguments = vjp.target.arguments
         stand_ins = {x: argument(x.type, x.requires_grad) for x in self.outputs[-kept:]}
@@ -244,12 +248,9 @@ class CallTarget:
         )
         return CallVjp(CallTarget(vjp.target.name, arguments, outputs), vjp.numbers, vjp.captured)
 
+    @once_for_each_graph
     def jvp(self, given: tuple[bool, ...], *, with_values: bool) -> "CallJvp":
         """The derivative in a direction; `given` says which arguments have a tangent."""
-        key = ("jvp", given, with_values)
-        return self.derived(key, lambda: self._make_jvp(given, with_values))
-
-    def _make_jvp(self, given: tuple[bool, ...], with_values: bool) -> "CallJvp":
         directions = {
             node: argument(node.type, requires_grad=True)
             for node, is_given in zip(self.arguments, given, strict=True)
@@ -264,17 +265,12 @@ class CallTarget:
             target, captured = _closed(f"jvp of {self.name}", arguments, outputs)
         return CallJvp(target, numbers, captured)
 
+    @once_for_each_graph
     def batched(
         self, is_batched: tuple[bool, ...], size: int, has_axis: tuple[bool, ...] | None = None
     ) -> "CallBatched":
         """The function with a batch axis in front of these arguments, and of the outputs that
         `has_axis` names, by default of all."""
-        key = ("batched", is_batched, size, has_axis)
-        return self.derived(key, lambda: self._make_batched(is_batched, size, has_axis))
-
-    def _make_batched(
-        self, is_batched: tuple[bool, ...], size: int, has_axis: tuple[bool, ...] | None
-    ) -> "CallBatched":
         if has_axis is None:
             has_axis = (True,) * len(self.outputs)
         replaced = {
@@ -351,12 +347,35 @@ def nodes_with_rules(**params: Any) -> list[Node]:
     return [x for target in targets for x in toposort(target.outputs) if has_rules(x)]
 
 
-# What walks graphs asks calls, loops and branches for what concerns the graphs in their params.
-OF_TARGETS = {
-    "rebuild": rebuild_with_targets,
-    "within": params_within,
-    "nodes_with_rules": nodes_with_rules,
-}
+def op_of_graphs(
+    name: str,
+    input_names: tuple[str, ...],
+    infer: Callable[..., TupleType],
+    batch: Callable[..., Node],
+    jvp: Callable[..., list[Tangent]] | None = None,
+    **extras: Callable[..., Any],
+) -> Op:
+    """A call, a loop or a branch: what walks graphs asks it for what concerns the graphs in its
+    params.
+
+    Parameters
+    ----------
+    extras : its `pullback`, `evaluate` for the reference engine, and `with_tangents`, of which the
+        tangents alone are the results of `jvp`, if there is no other
+    """
+    with_tangents = extras.get("with_tangents")
+
+    def tangents_of(
+        tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any
+    ) -> list[Tangent]:
+        assert with_tangents is not None
+        return with_tangents(tangents, *inputs, **params)[1]
+
+    if with_tangents is not None:
+        jvp = jvp or tangents_of
+    extras |= {"rebuild": rebuild_with_targets, "within": params_within}
+    extras["nodes_with_rules"] = nodes_with_rules
+    return Op(name, "call", input_names, infer, by_pullback, batch, extras=extras, jvp=jvp)
 
 
 def _closed(
@@ -473,21 +492,15 @@ def _evaluate(evaluate: Evaluate, *arrays: Any, target: CallTarget, kept: int) -
     return tuple(evaluate(target.outputs, dict(zip(target.arguments, arrays, strict=True))))
 
 
-call_op = Op(
-    "call",
+call_op = op_of_graphs(
     "call",
     ("x",),
     _infer_call,
-    by_pullback,
     _batch_call,
-    saves=("inputs",),
-    extras={
-        "pullback": _pullback,
-        "with_tangents": _with_tangents,
-        "evaluate": _evaluate,
-        **OF_TARGETS,
-    },
-    jvp=_jvp,
+    _jvp,
+    pullback=_pullback,
+    with_tangents=_with_tangents,
+    evaluate=_evaluate,
 )
 
 

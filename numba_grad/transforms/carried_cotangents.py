@@ -16,7 +16,7 @@ from numba_grad.graph.node import OPS, Node, argument, record, recording
 from numba_grad.graph.types import CPU
 from numba_grad.graph.walk import substitute
 from numba_grad.immutable import NamedTuple
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call import CallTarget, once_for_each_graph
 
 if TYPE_CHECKING:
     from numba_grad.transforms.sums_of_points import SumsOfPoints
@@ -86,11 +86,6 @@ class CarriedCotangents(NamedTuple):
         return [own[k] for k in range(len(held))]
 
 
-def carrying_less(body: CallTarget, carried: int, sums: int) -> CarriedCotangents:
-    """The body of a derivative, which carries so many values, the last of them sums from 0 on."""
-    return body.derived(("carrying less", carried, sums), lambda: _made(body, carried, sums))
-
-
 def of_totals(body: CallTarget, carried: int) -> "SumsOfPoints | None":
     """The body that carries totals of points, on a device where that is better."""
     if not body.outputs or body.outputs[0].type.device == CPU:
@@ -99,7 +94,9 @@ def of_totals(body: CallTarget, carried: int) -> "SumsOfPoints | None":
     return imported("numba_grad.transforms.sums_of_points").carrying_points(body, carried)
 
 
-def _made(body: CallTarget, carried: int, sums: int) -> CarriedCotangents:
+@once_for_each_graph
+def carrying_less(body: CallTarget, carried: int, sums: int) -> CarriedCotangents:
+    """The body of a derivative, which carries so many values, the last of them sums from 0 on."""
     parts = _parts(body, range(carried - sums, carried))
     negated = _negated(body, range(carried - sums))
     same = tuple([k for k in range(carried) if body.outputs[k] is body.arguments[k]])

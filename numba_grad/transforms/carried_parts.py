@@ -14,7 +14,7 @@ from numba_grad.graph.node import OPS, Node, argument, recording
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call import CallTarget, once_for_each_graph
 
 # Elements up to which all that a loop carries may be in registers.
 _FEW = 64
@@ -70,12 +70,9 @@ class CarriedParts(NamedTuple):
         return list(_joined(finals, self.parts[:carried])), list(_joined(stacks, of_stacks))
 
 
+@once_for_each_graph
 def carrying_parts(body: CallTarget, carried: int) -> CarriedParts | None:
     """The body that carries parts of arrays, if there are any."""
-    return body.derived(("carrying parts", carried), lambda: _made(body, carried))
-
-
-def _made(body: CallTarget, carried: int) -> CarriedParts | None:
     given = body.arguments[:carried]
     if sum(x.type.size for x in given) <= _FEW:
         return None

@@ -14,7 +14,7 @@ from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, recording
 from numba_grad.graph.walk import substitute, toposort, users
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call import CallTarget, once_for_each_graph
 from numba_grad.transforms.short_loops import WRITTEN_OUT, row_of
 
 # Elements up to which all that a loop carries may be in registers.
@@ -62,12 +62,6 @@ class FormerValues(NamedTuple):
         return result
 
 
-def carrying_former_values(body: CallTarget, carried: int, sequences: int) -> FormerValues | None:
-    """The body that carries former values, if there are any to be carried."""
-    key = ("carrying former values", carried, sequences)
-    return body.derived(key, lambda: _made(body, carried, sequences))
-
-
 def joined(row: Node, others: Node, reverse: bool) -> Node:
     """A stacked result: that of the first step, and those of the others."""
     parts = [reshape(row, (1, *row.shape)), others]
@@ -81,7 +75,9 @@ def rows_after_first(x: Node, reverse: bool) -> Node:
     return OPS["slice"](x, starts=starts, sizes=sizes, steps=(1,) * len(sizes))
 
 
-def _made(body: CallTarget, carried: int, sequences: int) -> FormerValues | None:
+@once_for_each_graph
+def carrying_former_values(body: CallTarget, carried: int, sequences: int) -> FormerValues | None:
+    """The body that carries former values, if there are any to be carried."""
     arguments, outputs = body.arguments, body.outputs
     given, constants = arguments[:carried], set(arguments[carried + sequences :])
     nodes = toposort(outputs)

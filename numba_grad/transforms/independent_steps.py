@@ -17,7 +17,7 @@ from numba_grad.graph.walk import substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.transforms.batch import repeat
 from numba_grad.transforms.bodies import batched_body
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call import CallTarget, once_for_each_graph
 
 # What of all steps together is one array operation.
 _FAMILIES = {
@@ -53,7 +53,7 @@ def all_at_once(
     """What is carried out of a loop, and its stacked results, without a loop; None if a step reads
     what one before it computed, or if all together are large."""
     counts = len(carried), len(sequences)
-    found = body.derived(("independent", *counts), lambda: _independent(body, *counts))
+    found = _independent(body, *counts)
     if found is None or not sequences:
         return None
     given = max([x.type.size for x in sequences])
@@ -70,6 +70,7 @@ def all_at_once(
     return finals, rows[len(carried) :]
 
 
+@once_for_each_graph
 def _independent(body: CallTarget, carried: int, sequences: int) -> Independent | None:
     state, given = body.arguments[:carried], body.arguments[carried:]
     added = [_added(x, after) for x, after in zip(state, body.outputs, strict=False)]

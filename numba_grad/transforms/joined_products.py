@@ -17,7 +17,7 @@ from numba_grad.graph.walk import rebuilt, substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.contraction import matrix_transpose
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call import CallTarget, once_for_each_graph
 
 # Multiplications of a joined product. Larger ones gain nothing, and to join their factors takes
 # longer.
@@ -109,10 +109,10 @@ def with_joined_products(
     # Steps that were recorded one by one may read the same rows several times.
     first = tuple([sequences.index(x) for x in sequences])
     are_transposes = tuple([x.op.name == "transpose" for x in constants])
-    key = ("joined products", carried, first, are_transposes)
-    return body.derived(key, lambda: _made(body, carried, first, are_transposes))
+    return _made(body, carried, first, are_transposes)
 
 
+@once_for_each_graph
 def _made(
     body: CallTarget, carried: int, first: Sequence[int], are_transposes: Sequence[bool]
 ) -> JoinedProducts | None:

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.graph.node import OPS, Node, Op, argument
+from numba_grad.graph.node import OPS, Node, argument
 from numba_grad.graph.types import TupleType, Type, array_type
 from numba_grad.ops.control import (
-    by_pullback,
     pullback_of,
     result,
     with_results,
@@ -27,7 +26,7 @@ from numba_grad.transforms.bodies import (
     member_by_member,
     with_body_of_tangents,
 )
-from numba_grad.transforms.call import OF_TARGETS, CallTarget, Evaluate
+from numba_grad.transforms.call import CallTarget, Evaluate, once_for_each_graph, op_of_graphs
 from numba_grad.transforms.carried_cotangents import CarriedCotangents, carrying_less
 from numba_grad.transforms.loop_params import AdjointParams, LoopParams, WhileParams
 
@@ -196,7 +195,7 @@ def _run(
         return node, 0, lambda cotangents: pullback_of(op)(cotangents, node, *given, **params)
     op, carried = OPS["while"], loop.carried
     assert loop.slots is not None
-    test, body = loop.body.derived(("counting", carried), lambda: _counting(loop.body, carried))
+    test, body = _counting(loop.body, carried)
     params = WhileParams(test, body, 1 + carried, 1, loop.slots, loop.directory)._asdict()
     given = [literal(0, steps.dtype), *inputs[:carried], steps, *inputs[carried:]]
     node = with_results(op, given, params)
@@ -208,6 +207,7 @@ def _run(
     return node, 1, pullback
 
 
+@once_for_each_graph
 def _counting(body: CallTarget, carried: int) -> tuple[CallTarget, CallTarget]:
     """The body of a loop that counts its steps, and its condition: that there are not enough."""
     count, steps = [argument(array_type((), np.dtype(np.int64))) for _ in range(2)]
@@ -219,12 +219,6 @@ def _counting(body: CallTarget, carried: int) -> tuple[CallTarget, CallTarget]:
     return test, counting
 
 
-adjoint_op = Op(
-    "loop_adjoint",
-    "call",
-    ("steps", "x"),
-    _infer,
-    by_pullback,
-    _batch,
-    extras={"pullback": _pullback, "evaluate": _evaluate, **OF_TARGETS},
+adjoint_op = op_of_graphs(
+    "loop_adjoint", ("steps", "x"), _infer, _batch, pullback=_pullback, evaluate=_evaluate
 )

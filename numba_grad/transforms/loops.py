@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 from numba_grad.fresh_thread import imported
-from numba_grad.graph.node import OPS, Node, Op
+from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import TupleType, Type
 from numba_grad.ops.control import (
     aliases,
-    by_pullback,
     result,
     with_results,
 )
@@ -35,7 +34,7 @@ from numba_grad.transforms.bodies import (
     inputs_with_tangents,
     with_body_of_tangents,
 )
-from numba_grad.transforms.call import OF_TARGETS, CallTarget, Evaluate
+from numba_grad.transforms.call import CallTarget, Evaluate, op_of_graphs
 from numba_grad.transforms.carried_cotangents import carrying_less, of_totals
 from numba_grad.transforms.jvp import Tangent
 from numba_grad.transforms.loop_adjoints import loop_adjoint
@@ -354,10 +353,6 @@ def _with_tangents(
     return aliases([result(node, k) for k in values]), found
 
 
-def _jvp(tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any) -> list[Tangent]:
-    return _with_tangents(tangents, *inputs, **params)[1]
-
-
 # Batching: what does not depend on the batch stays as it is.
 
 
@@ -366,9 +361,7 @@ def _batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
     body, carried, sequences = own.body, own.carried, own.sequences
     size = next(x.shape[0] for x, has_axis in zip(inputs, is_batched, strict=True) if has_axis)
     flags = carried_along(body, is_batched, carried)
-    batched, has_axis = body.derived(
-        ("batched", flags, size, "loop"), lambda: batched_body(body, flags, size, carried)
-    )
+    batched, has_axis = batched_body(body, flags, size, carried)
     given = []
     for k, (x, was, flag) in enumerate(zip(inputs, is_batched, flags, strict=True)):
         x = repeat(x, size) if flag and not was else x
@@ -389,19 +382,13 @@ def _axes_swapped(x: Node) -> Node:
     return OPS["transpose"](x, axes=(1, 0, *range(2, len(x.shape))))
 
 
-loop_op = Op(
+loop_op = op_of_graphs(
     "loop",
-    "call",
     ("x",),
     _infer,
-    by_pullback,
     _batch,
-    extras={
-        "pullback": _pullback,
-        "with_tangents": _with_tangents,
-        "evaluate": _evaluate,
-        **OF_TARGETS,
-        "last_row": lambda number, **params: LoopParams(**params).last_row(number),
-    },
-    jvp=_jvp,
+    pullback=_pullback,
+    with_tangents=_with_tangents,
+    evaluate=_evaluate,
+    last_row=lambda number, **params: LoopParams(**params).last_row(number),
 )

@@ -20,7 +20,7 @@ from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import literal, reshape
 from numba_grad.ops.movement import region_params, slice_params
 from numba_grad.transforms.assigned_rows import LONGEST_WINDOW
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call import CallTarget, once_for_each_graph
 
 _READ, _WRITE = OPS["gather"], OPS["scatter_set"]
 
@@ -92,7 +92,7 @@ def rows_by_index(
 ) -> RowsByIndex | None:
     """A loop over rows, in place of the one with these inputs (`loops.py`), if its steps read or
     write rows of arrays one after the other, and all of these are there."""
-    order = body.derived("rows by index", lambda: _accesses(body))
+    order = _accesses(body)
     if not order or length < 2:
         return None
     inputs = [*carried, *sequences, *constants]
@@ -131,6 +131,7 @@ def rows_by_index(
     )
 
 
+@once_for_each_graph
 def _accesses(body: CallTarget) -> list[Node]:
     """What reads or writes one row of an array."""
     order = toposort(body.outputs)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from numba_grad.graph.node import OPS, Node, recording
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call import CallTarget, once_for_each_graph
 from numba_grad.transforms.loop_params import LoopParams
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS
 
@@ -22,12 +22,9 @@ _MOST_CARRIED = 1 << 17
 WRITTEN_OUT = ("elementwise", "movement", "reduction", "literal", "iota", "leaf")
 
 
+@once_for_each_graph
 def with_short_loops_written_out(body: CallTarget) -> CallTarget:
     """The body of a loop, in which short loops are the operations of their steps."""
-    return body.derived("short loops written out", lambda: _written_out(body))
-
-
-def _written_out(body: CallTarget) -> CallTarget:
     results: dict[Node, list[Node]] = {}
 
     def change(node: Node) -> Node | None:

@@ -14,7 +14,7 @@ from numba_grad.graph.types import Type
 from numba_grad.graph.walk import toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import zeros_like
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call import CallTarget, once_for_each_graph
 
 _FAMILIES = ("elementwise", "leaf", "literal")
 _VIEWS = ("broadcast_to", "reshape")
@@ -46,13 +46,10 @@ class SumsOfPoints(NamedTuple):
         return result
 
 
+@once_for_each_graph
 def carrying_points(body: CallTarget, carried: int) -> SumsOfPoints | None:
     """The body that carries totals of points, if nothing else of it keeps these from being done one
     by one."""
-    return body.derived(("carrying points", carried), lambda: _made(body, carried))
-
-
-def _made(body: CallTarget, carried: int) -> SumsOfPoints | None:
     arguments, outputs = list(body.arguments), list(body.outputs)
     sums: dict[int, Node] = {}
     with recording(True):

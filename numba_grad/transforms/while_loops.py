@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.graph.node import Node, Op, argument
+from numba_grad.graph.node import Node, argument
 from numba_grad.graph.types import TupleType, Type, array_type
-from numba_grad.ops.control import aliases, by_pullback, result, with_results
+from numba_grad.ops.control import aliases, result, with_results
 from numba_grad.transforms.bodies import (
     backward_body,
     forward_body,
     inputs_with_tangents,
     member_by_member,
 )
-from numba_grad.transforms.call import OF_TARGETS, CallTarget, Evaluate
+from numba_grad.transforms.call import CallTarget, Evaluate, once_for_each_graph, op_of_graphs
 from numba_grad.transforms.jvp import Tangent
 from numba_grad.transforms.loop_adjoints import loop_adjoint
 from numba_grad.transforms.loop_params import WhileParams
@@ -153,10 +153,7 @@ def _with_tangents(
     forward = forward_body(own.body, shape, [t is not None for t in directions])
     given = inputs_with_tangents(forward, shape, [*state, *constants], directions)
     held = carried + len(forward.carried)
-    wider = own.test.derived(
-        ("carrying", forward.body),
-        lambda: _carrying(own.test, carried, forward.body.arguments[:held]),
-    )
+    wider = _carrying(own.test, carried, forward.body.arguments[:held])
     moved = own._replace(test=wider, body=forward.body, carried=held)
     node = with_results(while_op, [*given[:held], *of_test, *given[held:]], moved._asdict())
     found: list[Tangent] = [None] * (carried + 1)
@@ -165,6 +162,7 @@ def _with_tangents(
     return aliases([*[result(node, k) for k in range(carried)], result(node, held)]), found
 
 
+@once_for_each_graph
 def _carrying(test: CallTarget, carried: int, arguments: Sequence[Node]) -> CallTarget:
     """The test of a loop that carries more, which it does not look at."""
     more = [argument(x.type, x.requires_grad) for x in arguments[carried:]]
@@ -172,27 +170,17 @@ def _carrying(test: CallTarget, carried: int, arguments: Sequence[Node]) -> Call
     return CallTarget(test.name, [*own[:carried], *more, *own[carried:]], test.outputs)
 
 
-def _jvp(tangents: Sequence[Node | None], out: Node, *inputs: Node, **params: Any) -> list[Tangent]:
-    return _with_tangents(tangents, *inputs, **params)[1]
-
-
 def _batch(is_batched: Sequence[bool], *inputs: Node, **params: Any) -> Node:
     count = params["carried"] + 1
     return member_by_member(while_op, is_batched, inputs, params, params["body"], count)
 
 
-while_op = Op(
+while_op = op_of_graphs(
     "while",
-    "call",
     ("x",),
     _infer,
-    by_pullback,
     _batch,
-    extras={
-        "pullback": _pullback,
-        "with_tangents": _with_tangents,
-        "evaluate": _evaluate,
-        **OF_TARGETS,
-    },
-    jvp=_jvp,
+    pullback=_pullback,
+    with_tangents=_with_tangents,
+    evaluate=_evaluate,
 )

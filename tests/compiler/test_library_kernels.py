@@ -154,11 +154,9 @@ def test_solve_of_nothing(n: int, columns: int, stack: tuple) -> None:
 
 def test_a_singular_matrix_raises() -> None:
     a = np.stack([np.eye(3), np.ones((3, 3))])
-    call = kernels.solve_call(np.dtype(float), 3, 1, (2,), (2,), note="model.py, line 7")
+    call = kernels.solve_call(np.dtype(float), 3, 1, (2,), (2,))
     plan = plan_of(call, 2, (2, 3, 1), float)
-    with pytest.raises(
-        np.linalg.LinAlgError, match=r"(?s)solve: Singular matrix.*number 1.*line 7"
-    ):
+    with pytest.raises(np.linalg.LinAlgError, match=r"solve: Singular matrix.*number 1"):
         native_engine().run(plan, [a, np.ones((2, 3, 1))])
     [good] = native_engine().run(plan, [np.stack([np.eye(3)] * 2), np.ones((2, 3, 1))])
     assert_array_equal(good, np.ones((2, 3, 1)))

@@ -272,7 +272,7 @@ def test_what_waits_for_another_directory_is_left(tmp_path):
 
 
 def test_all_of_a_plan_comes_back():
-    sites = (ErrorSite("index", "take", 1), ErrorSite("singular", "solve", note="line 3"))
+    sites = (ErrorSite("index", "take", 1), ErrorSite("singular", "solve"))
     plan = Plan(
         steps=np.zeros((0, 4), np.int64),
         words=np.array([1, -(1 << 63), (1 << 63) - 1]),

@@ -11,7 +11,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.compiler.cuda import user_functions
 from numba_grad.compiler.numba_functions.generated import DerivedKernel, Parameter
-from numba_grad.compiler.numba_functions.tape_capacity import capacity, places_of
+from numba_grad.compiler.numba_functions.tape_bound import capacity, places_of
 from numba_grad.compiler.numba_functions.typed_kernels import typed_kernel
 from numba_grad.errors import DeviceError, DTypeError, KernelError
 from numba_grad.graph.types import array_type

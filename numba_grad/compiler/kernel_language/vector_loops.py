@@ -159,15 +159,12 @@ class VectorLoop:
             results.append(self.vector_at(place, of_vector))
         following = builder.add(index, INT64(step), flags=("nsw",))
         _come_from(index, (first, before), (following, loop))
-        triples = list(zip(chain(*phis), chain(*at_first), chain(*results), strict=True))
-        for phi, value, result in triples:
+        old, new = list(chain(*at_first)), list(chain(*results))
+        for phi, value, result in zip(chain(*phis), old, new, strict=True):
             _come_from(phi, (value, before), (result, loop))
         builder.cbranch(builder.icmp_signed("<", following, end), loop, rest)
         builder.position_at_end(rest)
-        parts = []
-        for _, value, result in triples:
-            parts.append(builder.phi(self.vector))
-            _come_from(parts[-1], (value, before), (result, loop))
+        parts = self.either(old, before, new, loop)
         return end, [reduce(builder.fadd, parts[k :: len(sums)]) for k in range(len(sums))]
 
     def masked_vectors(self, sums: list[Any]) -> list[Any]:
@@ -208,11 +205,16 @@ class VectorLoop:
         parts = self.part_of_vector(first, sums)
         builder.branch(done)
         builder.position_at_end(done)
-        totals = []
-        for part, old in zip(parts, sums, strict=True):
-            totals.append(builder.phi(self.vector))
-            _come_from(totals[-1], (old, before), (part, last))
-        return totals
+        return self.either(sums, before, parts, last)
+
+    def either(
+        self, values: list[Any], block: ir.Block, others: list[Any], other_block: ir.Block
+    ) -> list[Any]:
+        """These values where the first block came before this one, others where the other did."""
+        phis = [self.builder.phi(value.type) for value in values]
+        for phi, value, other in zip(phis, values, others, strict=True):
+            _come_from(phi, (value, block), (other, other_block))
+        return phis
 
     # Sums
 
@@ -235,11 +237,8 @@ class VectorLoop:
         builder.branch(rest)
         end = builder.block
         builder.position_at_end(rest)
-        phis = [builder.phi(INT64), *[builder.phi(self.vector) for _ in sums]]
-        values = zip(phis, [first, *sums], [self.stop, *results], strict=True)
-        for phi, value, result in values:
-            _come_from(phi, (value, before), (result, end))
-        return phis[0], phis[1:]
+        first, *sums = self.either([first, *sums], before, [self.stop, *results], end)
+        return first, sums
 
     @property
     def nothing(self) -> ir.Constant:

@@ -5,7 +5,7 @@ import numpy as np
 from numba_grad.compiler.words import Errors, Symbol
 from numba_grad.dtypes import computed_in
 from numba_grad.immutable import immutable
-from numba_grad.runtime.plan import ErrorSite, Launch
+from numba_grad.runtime.plan import ErrorSite, Launch, Tasks
 
 __all__ = ["Errors", "LibraryCall", "Memory", "Symbol"]
 
@@ -56,6 +56,12 @@ def value_dtype(dtype: np.dtype) -> str:
 
 def grain_for(work_of_task: int, work_of_chunk: int) -> int:
     return max(1, work_of_chunk // max(1, work_of_task))
+
+
+def call_of_elements(source: str, inputs: int, size: int, cost: int) -> LibraryCall:
+    """A task for each element of the one output, which takes so many nanoseconds."""
+    words = (*[Memory("input", k) for k in range(inputs)], Memory("output"))
+    return LibraryCall((LibraryStep(source, words, Tasks(size, grain_for(cost, 1 << 15))),))
 
 
 def sum_text(dtype: np.dtype, a: str, b: str) -> str:

@@ -1,5 +1,7 @@
 """Determinants and their derivatives, by LAPACK; of small matrices written out."""
 
+from textwrap import indent
+
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryWord, Memory
@@ -8,9 +10,11 @@ from numba_grad.compiler.library_kernels.lapack import (
     CLEAR_PIVOTS,
     FAILED,
     FIND_PIVOTS,
+    conjugate,
     copied_by_columns,
     lapack,
     letter,
+    product,
     real_name,
     stack_call,
     wide_name,
@@ -62,7 +66,7 @@ logarithm = float64(0)
 sign = {wide}(1)
 logarithm = float64(0)
 for i in range(n):
-{_indented(_factor_of_sign(wide, "factors[i * n + i]"))}
+{indent(_factor_of_sign(wide, "factors[i * n + i]"), 4 * " ")}
     if small_pivots[pivot_step * i] != i + 1:
         sign = -sign"""
     stored = "out[2 * matrix] = sign\nout[2 * matrix + 1] = logarithm\n"
@@ -150,7 +154,7 @@ for i in range(n):
     {result} = {result} * {wide}(factors[i * n + i])
     if small_pivots[pivot_step * i] != i + 1:
         {result} = -{result}
-{_indented(_brought_into_range(wide, result))}
+{indent(_brought_into_range(wide, result), 4 * " ")}
 {_scaled_back(wide, result)}"""
 
 
@@ -208,10 +212,8 @@ def cofactor_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     }
     extra = ", real_work_at" if is_complex else ""
     wide = wide_name(dtype)
-
-    left, right = ("conjugate(left[k * n + i])", "conjugate(right[j * n + k])")
-    if not is_complex:
-        left, right = "left[k * n + i]", "right[j * n + k]"
+    left, right = conjugate(dtype, "left[k * n + i]"), conjugate(dtype, "right[j * n + k]")
+    terms = f"{wide}({left} * {right}) * {wide}(others[k])"
     body = f"""\
 start = matrix * n * n
 poison = {real}(0)
@@ -224,7 +226,7 @@ smallest = largest
 for i in range(n):
     smallest = min(smallest, absolute(factors[i * n + i]))
 if poison != 0 or smallest > {8 * np.finfo(dtype).eps} * n * largest:
-{_indented(product_of_factors(dtype, "value"))}
+{indent(product_of_factors(dtype, "value"), 4 * " ")}
     call(getri, n_at, factors_at, leading_at, pivots_at, work_at, work_size_at, info_at)
     for i in range(n * n):
         out[start + i] = value * {wide}(factors[i])
@@ -243,27 +245,22 @@ else:
         others[k] = product
         scales[k] = scale
         product = product * float64(values[k])
-{_indented(_indented(_brought_into_range("float64", "product")))}
+{indent(_brought_into_range("float64", "product"), 8 * " ")}
     after = 0
     product = float64(1)
     for k in range(n - 1, -1, -1):
         number = others[k] * product
         scale = scales[k] + after
-{_indented(_indented(_scaled_back("float64", "number")))}
+{indent(_scaled_back("float64", "number"), 8 * " ")}
         others[k] = number
         scale = after
         product = product * float64(values[k])
-{_indented(_indented(_brought_into_range("float64", "product")))}
+{indent(_brought_into_range("float64", "product"), 8 * " ")}
         after = scale
-{_indented(_determinant(dtype, "left", "left_value"))}
-{_indented(_determinant(dtype, "right", "right_value"))}
+{indent(_determinant(dtype, "left", "left_value"), 4 * " ")}
+{indent(_determinant(dtype, "right", "right_value"), 4 * " ")}
     phase = left_value * right_value
-    for i in range(n):
-        for j in range(n):
-            total = {wide}(0)
-            for k in range(n):
-                total += {wide}({left} * {right}) * {wide}(others[k])
-            out[start + i * n + j] = phase * total
+{indent(product("out[start + i * n + j] = phase * total", wide, terms), 4 * " ")}
 """
     return stack_call(
         count=count if n else 0,
@@ -296,10 +293,10 @@ def _small_cofactors(dtype: np.dtype, n: int, otherwise: str) -> str:
 start = matrix * {n * n}
 {loaded("m", n, n, "a", "start", dtype=wide_name(dtype))}
 if {are_at_most("m", n, dtype, limit)}:
-{_indented(cofactors("m", n, "c"))}
-{_indented(stored("c", n, n, "out", "start"))}
+{indent(cofactors("m", n, "c"), 4 * " ")}
+{indent(stored("c", n, n, "out", "start"), 4 * " ")}
 else:
-{_indented(otherwise)}
+{indent(otherwise, 4 * " ")}
 """
 
 
@@ -315,7 +312,13 @@ def cofactor_in_direction_call(dtype: np.dtype, n: int, count: int) -> LibraryCa
     is_complex = dtype.kind == "c"
     work_size = 5 * n * n + (8 + 2 * BLOCK) * n
     extra = ", real_work_at" if is_complex else ""
-    conjugate = "conjugate" if is_complex else ""
+
+    def left(i: str, j: str) -> str:
+        return f"{wide}({conjugate(dtype, f'left[{i} * n + {j}]')})"
+
+    def right(i: str, j: str) -> str:
+        return f"{wide}({conjugate(dtype, f'right[{i} * n + {j}]')})"
+
     return stack_call(
         count=count if n else 0,
         products=30 * n**3,
@@ -356,19 +359,10 @@ call(gesdd, job_at, n_at, n_at, factors_at, n_at, values_at, left_at, n_at, righ
      work_at, work_size_at{extra}, integers_at, info_at, 1)
 if {FAILED}:
     fail(diverged)
-for p in range(n):
-    for j in range(n):
-        total = {wide}(0)
-        for i in range(n):
-            total += {wide}({conjugate}(left[p * n + i])) * {wide}(e[start + i * n + j])
-        half[p * n + j] = total
-for p in range(n):
-    for q in range(n):
-        total = {wide}(0)
-        for j in range(n):
-            total += half[p * n + j] * {wide}({conjugate}(right[j * n + q]))
-        turned[p * n + q] = total
-        change[p * n + q] = {wide}(0)
+{product("half[i * n + j] = total", wide, f"{left('i', 'k')} * {wide}(e[start + k * n + j])")}
+{product("turned[i * n + j] = total", wide, f"half[i * n + k] * {right('k', 'j')}")}
+for i in range(n * n):
+    change[i] = {wide}(0)
 for p in range(n):
     for q in range(p):
         scale = 0
@@ -376,8 +370,8 @@ for p in range(n):
         for k in range(n):
             if k != p and k != q:
                 number = number * float64(values[k])
-{_indented(_indented(_indented(_indented(_brought_into_range("float64", "number")))))}
-{_indented(_indented(_scaled_back("float64", "number")))}
+{indent(_brought_into_range("float64", "number"), 16 * " ")}
+{indent(_scaled_back("float64", "number"), 8 * " ")}
         others = {wide}(number)
         change[p * n + p] = change[p * n + p] + others * turned[q * n + q]
         change[q * n + q] = change[q * n + q] + others * turned[p * n + p]
@@ -386,18 +380,8 @@ for p in range(n):
 {_determinant(dtype, "left", "left_value")}
 {_determinant(dtype, "right", "right_value")}
 phase = left_value * right_value
-for i in range(n):
-    for q in range(n):
-        total = {wide}(0)
-        for p in range(n):
-            total += {wide}({conjugate}(left[p * n + i])) * change[p * n + q]
-        half[i * n + q] = total
-for i in range(n):
-    for j in range(n):
-        total = {wide}(0)
-        for q in range(n):
-            total += half[i * n + q] * {wide}({conjugate}(right[j * n + q]))
-        out[start + i * n + j] = phase * total
+{product("half[i * n + j] = total", wide, f"{left('k', 'i')} * change[k * n + j]")}
+{product("out[start + i * n + j] = phase * total", wide, f"half[i * n + k] * {right('j', 'k')}")}
 """,
     )
 
@@ -410,10 +394,6 @@ for i in range(n * n):
 info[0] = 0
 {_FACTORIZE}
 {product_of_factors(dtype, result)}"""
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.splitlines())
 
 
 lowers_square_matrices(

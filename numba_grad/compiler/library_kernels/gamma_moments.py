@@ -2,24 +2,16 @@
 
 import numpy as np
 
-from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, Memory, grain_for
+from numba_grad.compiler.library_kernels.calls import LibraryCall, call_of_elements
 from numba_grad.compiler.library_kernels.registry import BY_TASK, LibraryKernel, lowers
 from numba_grad.graph.node import Node
-from numba_grad.runtime.plan import Tasks
 
 __all__ = ["gamma_moment_call"]
-
-_CHUNK_COST = 1 << 15  # in nanoseconds
-_COST = 1024  # of an element
 
 
 def gamma_moment_call(dtype: np.dtype, size: int, order: int) -> LibraryCall:
     """`ops.random.gamma_moment`. Inputs: x, a; one output, of `size`."""
-    words = (Memory("input", 0), Memory("input", 1), Memory("output"))
-    step = LibraryStep(
-        _moment_source(dtype, order), words, Tasks(size, grain_for(_COST, _CHUNK_COST))
-    )
-    return LibraryCall((step,))
+    return call_of_elements(_moment_source(dtype, order), 2, size, cost=1024)
 
 
 # The double exponential rule on the half line (Takahasi and Mori, 1974): v = s exp(t - exp(-t)),

@@ -88,6 +88,19 @@ for i in range({n}):
         poison += {less_itself(dtype)}"""
 
 
+def product(
+    target: str, dtype: str, terms: str, *, rows: str = "n", columns: str = "n", inner: str = "n"
+) -> str:
+    """Loops over i and j that give `target`, an assignment, the `total` of terms with a k."""
+    return f"""\
+for i in range({rows}):
+    for j in range({columns}):
+        total = {dtype}(0)
+        for k in range({inner}):
+            total += {terms}
+        {target}"""
+
+
 def stack_call(
     *,
     count: int,

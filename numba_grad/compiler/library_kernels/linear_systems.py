@@ -14,8 +14,12 @@ from numba_grad.compiler.library_kernels.lapack import (
     stack_call,
     stack_starts,
 )
-from numba_grad.compiler.library_kernels.matrix_operations import lowers_square_matrices, of_matrix
-from numba_grad.compiler.library_kernels.registry import BY_MATRIX, LibraryKernel, lowers
+from numba_grad.compiler.library_kernels.matrix_operations import (
+    lowers_square_matrices,
+    of_matrix,
+    of_system,
+)
+from numba_grad.compiler.library_kernels.registry import BY_MATRIX, lowers
 from numba_grad.compiler.library_kernels.small_matrices import (
     element_size,
     eliminated,
@@ -26,7 +30,6 @@ from numba_grad.compiler.library_kernels.small_matrices import (
     stored,
     substituted,
 )
-from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite
 
 __all__ = ["inv_call", "solve_by_factors_call", "solve_call"]
@@ -92,7 +95,7 @@ if {FAILED}:
 
 
 def solve_call(
-    dtype: np.dtype, n: int, columns: int, a_stack: Shape, b_stack: Shape, *, note: str = ""
+    dtype: np.dtype, n: int, columns: int, a_stack: Shape, b_stack: Shape
 ) -> LibraryCall:
     """The x of a[..., n, n] @ x = b[..., n, columns], stacks broadcast; float or complex.
 
@@ -105,7 +108,7 @@ def solve_call(
         "b": (Memory("input", 1), name),
         "out": (Memory("output"), name),
     }
-    sites = {"singular": ErrorSite("singular", "solve", note=note)}
+    sites = {"singular": ErrorSite("singular", "solve")}
     starts, tail = stack_starts(stack, a_stack, b_stack, n * n, n * columns)
     if is_small(n, columns):
         return stack_call(
@@ -326,22 +329,14 @@ lowers_square_matrices(
 )
 
 
-@lowers(
+lowers(
     "solve",
     by=solve_call,
     operations=of_matrix(lambda m, n, k: 2 * n**3 // 3, for_each_right_side=2),
     on_gpus=BY_MATRIX,
-)
-def _solve(kernel: LibraryKernel, node: Node) -> LibraryCall:
-    a, b = node.inputs
-    return kernel(node.dtype, a.shape[-1], b.shape[-1], a.shape[:-2], b.shape[:-2])
-
-
-@lowers(
+)(of_system)
+lowers(
     "solve_by_factors",
     by=solve_by_factors_call,
     operations=of_matrix(lambda m, n, k: 0, for_each_right_side=2),
-)
-def _solve_by_factors(kernel: LibraryKernel, node: Node) -> LibraryCall:
-    a, _, b = node.inputs
-    return kernel(node.dtype, a.shape[-1], b.shape[-1], a.shape[:-2], b.shape[:-2], **node.params)
+)(of_system)

@@ -3,6 +3,8 @@
 Also of real matrices the factors are complex: then they are triangular, and what is left are loops.
 """
 
+from textwrap import indent
+
 import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory
@@ -12,6 +14,7 @@ from numba_grad.compiler.library_kernels.lapack import (
     copied_by_columns,
     lapack,
     letter,
+    product,
     real_name,
     stack_call,
 )
@@ -36,6 +39,14 @@ def solve_sylvester_call(dtype: np.dtype, n: int, m: int, count: int) -> Library
     name = dtype.name
     wide = _complex_name(dtype)
     part = "" if dtype.kind == "c" else ".real"
+    turned = "conjugate(u[i * n + k]) * q[start + k * m + j]"
+    result = product(
+        f"out[start + i * m + j] = total{part}",
+        wide,
+        "g[i * m + k] * conjugate(v[k * m + j])",
+        columns="m",
+        inner="m",
+    )
     return stack_call(
         count=count if n and m else 0,
         products=100 * (n + m) ** 3,
@@ -70,18 +81,8 @@ if not (poison == 0):
     continue
 {_schur("s", "u", "n")}
 {_schur("t", "v", "m")}
-for i in range(n):
-    for k in range(m):
-        total = {wide}(0)
-        for j in range(n):
-            total += conjugate(u[i * n + j]) * q[start + j * m + k]
-        g[i * m + k] = total
-for i in range(n):
-    for k in range(m):
-        total = {wide}(0)
-        for j in range(m):
-            total += g[i * m + j] * v[k * m + j]
-        f[i * m + k] = total
+{product("g[i * m + j] = total", wide, turned, columns="m")}
+{product("f[i * m + j] = total", wide, "g[i * m + k] * v[j * m + k]", columns="m", inner="m")}
 is_singular = 0
 for k in range(m):
     for i in range(n - 1, -1, -1):
@@ -97,18 +98,8 @@ for k in range(m):
         f[i * m + k] = total / both
 if is_singular != 0:
     fail(singular)
-for i in range(n):
-    for k in range(m):
-        total = {wide}(0)
-        for j in range(n):
-            total += u[j * n + i] * f[j * m + k]
-        g[i * m + k] = total
-for i in range(n):
-    for k in range(m):
-        total = {wide}(0)
-        for j in range(m):
-            total += g[i * m + j] * conjugate(v[j * m + k])
-        out[start + i * m + k] = total{part}
+{product("g[i * m + j] = total", wide, "u[k * n + i] * f[k * m + j]", columns="m")}
+{result}
 """,
     )
 
@@ -122,6 +113,7 @@ def sqrtm_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     name = dtype.name
     wide = _complex_name(dtype)
     is_real = dtype.kind != "c"
+    part = ".real" if is_real else ""
     eps = float(np.finfo(dtype).eps)
     # Of a real matrix real eigenvalues come with imaginary parts of rounding.
     real_root = f"""\
@@ -147,8 +139,8 @@ poison = {real_name(dtype)}(0)
 {copied_by_columns(dtype, "a", "s", "n", f"{wide}(x)")}
 start = matrix * n * n
 if poison == 0:
-{_indented(_schur("s", "u", "n"))}
-{_indented(real_root if is_real else "")}
+{indent(_schur("s", "u", "n"), 4 * " ")}
+{indent(real_root if is_real else "", 4 * " ")}
 if not (poison == 0):
     for i in range(n * n):
         out[start + i] = poison
@@ -167,18 +159,8 @@ for j in range(n):
         else:
             total = total / both
         s[j * n + i] = total
-for i in range(n):
-    for k in range(n):
-        total = {wide}(0)
-        for j in range(k + 1):
-            total += u[j * n + i] * s[k * n + j]
-        g[i * n + k] = total
-for i in range(n):
-    for k in range(n):
-        total = {wide}(0)
-        for j in range(n):
-            total += g[i * n + j] * conjugate(u[j * n + k])
-        out[start + i * n + k] = total{".real" if is_real else ""}
+{product("g[i * n + j] = total", wide, "u[k * n + i] * s[j * n + k]", inner="j + 1")}
+{product(f"out[start + i * n + j] = total{part}", wide, "g[i * n + k] * conjugate(u[k * n + j])")}
 """,
     )
 
@@ -214,10 +196,6 @@ call(gees, with_vectors_at, unsorted_at, 0, {n}_at, {matrix}_at, {n}_at, unused_
      {vectors}_at, {n}_at, work_at, work_size_at, real_work_at, unused_at, info_at, 1, 1)
 if {FAILED}:
     fail(diverged)"""
-
-
-def _indented(text: str) -> str:
-    return "\n".join("    " + line for line in text.splitlines())
 
 
 lowers_square_matrices("sqrtm", by=sqrtm_call, operations=lambda m, n, k: 100 * n**3)

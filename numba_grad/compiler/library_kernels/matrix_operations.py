@@ -45,3 +45,9 @@ def lowers_square_matrices(
     def call_of(kernel: LibraryKernel, node: Node) -> LibraryCall:
         a = node.inputs[0]
         return kernel(a.dtype, a.shape[-1], number_of_matrices(a), **node.params)
+
+
+def of_system(kernel: LibraryKernel, node: Node) -> LibraryCall:
+    """Of a matrix, the first input, and right sides, the last; stacks broadcast."""
+    a, *_, b = node.inputs
+    return kernel(node.dtype, a.shape[-1], b.shape[-1], a.shape[:-2], b.shape[:-2], **node.params)

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, Memory, grain_for
+from numba_grad.compiler.library_kernels.calls import LibraryCall, call_of_elements
 from numba_grad.compiler.library_kernels.gamma_moments import FIRST_NODE, NODE_STEP
 from numba_grad.compiler.library_kernels.registry import BY_TASK, LibraryKernel, lowers
 from numba_grad.graph.node import Node
@@ -15,31 +15,23 @@ from numba_grad.ops.series import (
     LEAST_EXPONENT,
     MOST_TERMS,
 )
-from numba_grad.runtime.plan import Tasks
 
 __all__ = ["beta_moment_call", "hyp1f1_derivative_call", "zeta_derivative_call"]
-
-_CHUNK_COST = 1 << 15  # in nanoseconds
 
 
 def beta_moment_call(dtype: np.dtype, size: int, by_a: int, by_b: int) -> LibraryCall:
     """`ops.parameters.beta_moment`. Inputs: a, b, x; one output, of `size`."""
-    return _call(_moment_source(dtype, by_a, by_b), 3, size, cost=1500)
+    return call_of_elements(_moment_source(dtype, by_a, by_b), 3, size, cost=1500)
 
 
 def zeta_derivative_call(dtype: np.dtype, size: int, order: int) -> LibraryCall:
     """`ops.parameters.zeta_derivative`. Inputs: x, q; one output, of `size`."""
-    return _call(_zeta_source(dtype, order), 2, size, cost=600)
+    return call_of_elements(_zeta_source(dtype, order), 2, size, cost=600)
 
 
 def hyp1f1_derivative_call(dtype: np.dtype, size: int, by_a: int, by_b: int) -> LibraryCall:
     """`ops.parameters.hyp1f1_derivative`. Inputs: a, b, x; one output, of `size`."""
-    return _call(_hyp1f1_source(dtype, by_a, by_b), 3, size, cost=1000)
-
-
-def _call(source: str, inputs: int, size: int, cost: int) -> LibraryCall:
-    words = (*[Memory("input", k) for k in range(inputs)], Memory("output"))
-    return LibraryCall((LibraryStep(source, words, Tasks(size, grain_for(cost, _CHUNK_COST))),))
+    return call_of_elements(_hyp1f1_source(dtype, by_a, by_b), 3, size, cost=1000)
 
 
 # More than of the gamma distribution: the integrand falls more slowly where it is far from x.

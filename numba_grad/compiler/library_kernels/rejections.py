@@ -9,15 +9,13 @@ import textwrap
 
 import numpy as np
 
-from numba_grad.compiler.library_kernels.calls import LibraryCall, LibraryStep, Memory, grain_for
+from numba_grad.compiler.library_kernels.calls import LibraryCall, call_of_elements
 from numba_grad.compiler.library_kernels.registry import BY_TASK, LibraryKernel, Translated, lowers
 from numba_grad.graph.node import Node
-from numba_grad.runtime.plan import Tasks
 
 __all__ = ["gamma_draw_call", "poisson_draw_call"]
 
-_CHUNK_COST = 1 << 15  # in nanoseconds
-_COST = 64  # of an element
+_COST = 64  # of an element, in nanoseconds
 
 # Who tries more often has a parameter that is no number: one in 1e100 others would.
 MOST_TRIALS = 100
@@ -31,11 +29,7 @@ def gamma_draw_call(dtype: np.dtype, size: int, *, block: int = _BLOCK) -> Libra
 
     The first trials of `block` elements are made together.
     """
-    words = (*[Memory("input", k) for k in range(3)], Memory("output"))
-    step = LibraryStep(
-        _gamma_source(dtype, block), words, Tasks(size, grain_for(_COST, _CHUNK_COST))
-    )
-    return LibraryCall((step,))
+    return call_of_elements(_gamma_source(dtype, block), 3, size, _COST)
 
 
 def _gamma_source(dtype: np.dtype, block: int) -> str:
@@ -87,9 +81,7 @@ def kernel(args, lo, hi):
 
 def poisson_draw_call(dtype: np.dtype, size: int) -> LibraryCall:
     """Numbers with mean lam. Inputs: keys, counters (uint64), lam; one output, int64, of `size`."""
-    words = (*[Memory("input", k) for k in range(3)], Memory("output"))
-    step = LibraryStep(_poisson_source(dtype), words, Tasks(size, grain_for(_COST, _CHUNK_COST)))
-    return LibraryCall((step,))
+    return call_of_elements(_poisson_source(dtype), 3, size, _COST)
 
 
 SMALL_MEAN = 10.0

@@ -6,8 +6,8 @@ import numpy as np
 
 from numba_grad.compiler.library_kernels.calls import LibraryCall, Memory, Shape
 from numba_grad.compiler.library_kernels.lapack import blas, letter, stack_call, stack_starts
-from numba_grad.compiler.library_kernels.matrix_operations import of_matrix
-from numba_grad.compiler.library_kernels.registry import BY_MATRIX, LibraryKernel, lowers
+from numba_grad.compiler.library_kernels.matrix_operations import of_matrix, of_system
+from numba_grad.compiler.library_kernels.registry import BY_MATRIX, lowers
 from numba_grad.compiler.library_kernels.small_matrices import (
     has_zero_on_diagonal,
     is_small,
@@ -15,7 +15,6 @@ from numba_grad.compiler.library_kernels.small_matrices import (
     stored,
     substituted,
 )
-from numba_grad.graph.node import Node
 from numba_grad.runtime.plan import ErrorSite
 
 __all__ = ["solve_triangular_call"]
@@ -117,12 +116,9 @@ start = matrix * {n * columns}
 """
 
 
-@lowers(
+lowers(
     "solve_triangular",
     by=solve_triangular_call,
     operations=of_matrix(lambda m, n, k: 0, for_each_right_side=1),
     on_gpus=BY_MATRIX,
-)
-def _solve_triangular(kernel: LibraryKernel, node: Node) -> LibraryCall:
-    a, b = node.inputs
-    return kernel(node.dtype, a.shape[-1], b.shape[-1], a.shape[:-2], b.shape[:-2], **node.params)
+)(of_system)

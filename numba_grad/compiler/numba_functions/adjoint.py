@@ -51,9 +51,9 @@ from numba_grad.compiler.numba_functions.regions import (
     lengths,
     nested,
     operands,
+    rewritten,
     substituted,
     walk,
-    with_regions,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS
 from numba_grad.compiler.numba_functions.segmented_loops import (
@@ -69,28 +69,14 @@ _COST_OF_UNDO = 1.25  # beside keeping as many numbers: it loads them, and store
 
 def copied(builder: Builder, source: Memory, target: Memory) -> None:
     """Write the loops that copy an array."""
-
-    def level(indices: tuple[Value, ...]) -> None:
-        if len(indices) == source.rank:
-            builder.store(target, indices, builder.load(source, *indices))
-            return
-        with builder.loop(builder.size(source, len(indices))) as index:
-            level((*indices, index))
-
-    level(())
+    with builder.elements(builder.sizes(source)) as at:
+        builder.store(target, at, builder.load(source, *at))
 
 
 def filled(builder: Builder, target: Memory, value: float) -> None:
     """Write the loops that fill an array."""
-
-    def level(indices: tuple[Value, ...]) -> None:
-        if len(indices) == target.rank:
-            builder.store(target, indices, value)
-            return
-        with builder.loop(builder.size(target, len(indices))) as index:
-            level((*indices, index))
-
-    level(())
+    with builder.elements(builder.sizes(target)) as at:
+        builder.store(target, at, value)
 
 
 def with_copies(function: Function, builder: Builder) -> tuple[list[Memory], list[Statement]]:
@@ -616,19 +602,16 @@ def tape_kernel(kernel: RegionKernel) -> RegionKernel:
     builder = kernel.builder.copy()
     total = builder.memory("tape_bytes", "int64")
 
-    def counted(statements: list[Statement]) -> list[Statement]:
-        result: list[Statement] = []
-        for s in statements:
-            if isinstance(s, Push):
-                s = Store(total, (), entry_bytes(s.tape), is_added=True)
-            result.append(with_regions(s, counted))
-        return result
+    def counted(s: Statement) -> Statement:
+        if isinstance(s, Push):
+            return Store(total, (), entry_bytes(s.tape), is_added=True)
+        return s
 
     # The reverse sweep, which takes from the tape, adds nothing to it.
     forward = itertools.takewhile(
         lambda s: not any(isinstance(inner, Pop) for inner in walk([s])), kernel.body
     )
-    body = without_unused([Allocate(total, (), 0.0), *counted(list(forward))], [total])
+    body = without_unused([Allocate(total, (), 0.0), *rewritten(list(forward), counted)], [total])
     working = [m for m in kernel.outputs if m.rank]
     name = f"{kernel.name}_tape"
     return RegionKernel(name, kernel.inputs, [total, *working], body, builder, kernel.shapes)

@@ -1,8 +1,8 @@
 """`Builder`: writes statements into regions, and makes the names of what they define."""
 
 import keyword
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 from numba_grad.compiler.numba_functions.regions import (
     COMPLEX,
@@ -210,6 +210,25 @@ class Builder:
         self.body.append(loop)
         with self.region(loop.body):
             yield loop.index
+
+    @contextmanager
+    def elements(
+        self, shape: Iterable[Value], *, is_backwards: bool = False
+    ) -> Iterator[tuple[Scalar, ...]]:
+        """`with builder.elements(shape) as at:` writes what is done for each element, with its
+        indices, in the loops over all of them."""
+        with ExitStack() as loops:
+            at: tuple[Scalar, ...] = ()
+            for length in shape:
+                span: tuple[Value, ...] = (length,)
+                if is_backwards:
+                    span = (-1, self.define("subtract", length, 1), -1)
+                at = (*at, loops.enter_context(self.loop(*span)))
+            yield at
+
+    def sizes(self, memory: Memory) -> Iterator[Value]:
+        """The lengths of an array's axes, each written where it is asked for."""
+        return (self.size(memory, axis) for axis in range(memory.rank))
 
     @contextmanager
     def branch(self, condition: Value) -> Iterator[If]:

@@ -19,6 +19,7 @@ from numba_grad.compiler.numba_functions.regions import (
     Value,
     While,
     defined,
+    rewritten,
     substituted,
     walk,
     with_regions,
@@ -150,18 +151,9 @@ class _Loops:
         with self.builder.region(before):
             step = self._outside(step, inside)
         index = self.builder.scalar("int64", "i")
-        names: dict[Scalar, Value] = {
-            s.target: index for s in walk(body) if isinstance(s, Load) and s.memory == count
-        }
-
-        def without_loads(statements: list[Statement]) -> list[Statement]:
-            return [
-                with_regions(s, without_loads)
-                for s in statements
-                if not (isinstance(s, Load) and s.memory == count)
-            ]
-
-        rest = substituted(without_loads(body), names)
+        loads = [s for s in walk(body) if isinstance(s, Load) and s.memory == count]
+        rest = rewritten(body, lambda s: None if any(s is load for load in loads) else s)
+        rest = substituted(rest, {load.target: index for load in loads})
         return [*before, For(index, start, stop, step, rest)]
 
     def _outside(self, value: Value, inside: set[Scalar]) -> Value:

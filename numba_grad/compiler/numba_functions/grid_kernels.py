@@ -31,6 +31,7 @@ from numba_grad.compiler.numba_functions.regions import (
     Value,
     While,
     defined,
+    rewritten,
     substituted,
     walk,
     with_regions,
@@ -233,12 +234,13 @@ class _Division:
     def _with_sizes_of_inputs(self, body: list[Statement]) -> list[Statement]:
         """Arrays that the kernel writes may not be there in a derivative."""
         there = {*self.kernel.inputs, *(s.memory for s in walk(body) if isinstance(s, Allocate))}
-        return [
-            replace(s, memory=self._shape_of(s.memory))
-            if isinstance(s, Size) and s.memory not in there
-            else with_regions(s, self._with_sizes_of_inputs)
-            for s in body
-        ]
+
+        def changed(s: Statement) -> Statement:
+            if isinstance(s, Size) and s.memory not in there:
+                return replace(s, memory=self._shape_of(s.memory))
+            return s
+
+        return rewritten(body, changed)
 
     def _with_given_cotangents(self, body: list[Statement]) -> list[Statement]:
         names: dict[Memory, Memory] = {}
@@ -253,15 +255,12 @@ class _Division:
             self.working.remove(memory)
             del self.beginnings[memory]
 
-        def renamed(statements: list[Statement]) -> list[Statement]:
-            return [
-                replace(s, memory=names.get(s.memory, s.memory))
-                if isinstance(s, Load | Size)
-                else with_regions(s, renamed)
-                for s in statements
-            ]
+        def renamed(s: Statement) -> Statement:
+            if isinstance(s, Load | Size) and s.memory in names:
+                return replace(s, memory=names[s.memory])
+            return s
 
-        return renamed(body) if names else body
+        return rewritten(body, renamed) if names else body
 
 
 def _with_registers(body: list[Statement]) -> list[Statement]:

@@ -6,7 +6,6 @@ and LLVM takes every loop in a nest that goes down, as those of reverse sweeps d
 they overlap: the adjoint of diffusion between cells ran without vectors.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from numba_grad.compiler.numba_functions.index_ranges import IndexRanges
@@ -21,23 +20,19 @@ from numba_grad.compiler.numba_functions.regions import (
     Statement,
     Store,
     defined,
-    with_regions,
+    rewritten,
 )
 
 
 def with_independent_loops(body: list[Statement]) -> list[Statement]:
     """The statements, with such loops marked."""
-    return _marked(body, IndexRanges(body))
+    ranges = IndexRanges(body)
 
+    def marked(s: Statement) -> Statement:
+        is_found = isinstance(s, For) and _is_independent(s, ranges)
+        return replace(s, is_independent=True) if is_found else s
 
-def _marked(statements: Sequence[Statement], ranges: IndexRanges) -> list[Statement]:
-    result: list[Statement] = []
-    for s in statements:
-        s = with_regions(s, lambda region: _marked(region, ranges))
-        if isinstance(s, For) and _is_independent(s, ranges):
-            s = replace(s, is_independent=True)
-        result.append(s)
-    return result
+    return rewritten(body, marked)
 
 
 def _is_independent(loop: For, ranges: IndexRanges) -> bool:

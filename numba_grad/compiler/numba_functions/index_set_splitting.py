@@ -30,19 +30,14 @@ from numba_grad.compiler.numba_functions.regions import (
     operands,
     with_regions,
 )
-from numba_grad.compiler.numba_functions.scalar_operations import dtype_of
+from numba_grad.compiler.numba_functions.scalar_operations import OPPOSITE, dtype_of
 from numba_grad.immutable import immutable
 
-# The condition with its sides exchanged, and what is true where it is false.
+# The condition with its sides exchanged.
 _EXCHANGED = {
     **{"equal": "equal", "not_equal": "not_equal"},
     **{"less": "greater", "greater": "less"},
     **{"less_equal": "greater_equal", "greater_equal": "less_equal"},
-}
-_OPPOSITE = {
-    **{"equal": "not_equal", "not_equal": "equal"},
-    **{"less": "greater_equal", "greater_equal": "less"},
-    **{"greater": "less_equal", "less_equal": "greater"},
 }
 
 
@@ -85,14 +80,14 @@ def _choice(loop: For) -> _Choice | None:
     while isinstance(made, Define) and made.operation in ("bool", "not"):
         is_wanted ^= made.operation == "not"
         made = inside.get(made.arguments[0])  # type: ignore[arg-type]
-    if not isinstance(made, Define) or made.operation not in _OPPOSITE:
+    if not isinstance(made, Define) or made.operation not in OPPOSITE:
         return None
     comparison, (index, bound) = made.operation, made.arguments
     if bound == loop.index:
         comparison, index, bound = _EXCHANGED[comparison], bound, index
     if index != loop.index or bound in inside or bound == index or dtype_of(bound) != "int64":
         return None
-    comparison = comparison if is_wanted else _OPPOSITE[comparison]
+    comparison = comparison if is_wanted else OPPOSITE[comparison]
     if comparison == "equal":
         return None
     used = [x for s in done for x in operands(s) if isinstance(x, Scalar)]

@@ -33,6 +33,7 @@ from numba_grad.compiler.numba_functions.regions import (
     Value,
     defined,
     operands,
+    rewritten,
     walk,
     with_regions,
 )
@@ -182,20 +183,14 @@ class _Hoister:
         builder = self.builder
         variable = builder.memory("element", memory.dtype)
 
-        def changed(statements: Sequence[Statement]) -> list[Statement]:
-            result: list[Statement] = []
-            for s in statements:
-                if isinstance(s, Load | Store) and self._is_one(
-                    (memory, indices), (s.memory, s.indices)
-                ):
-                    if isinstance(s, Load):
-                        s = Load(s.target, variable, ())
-                    else:
-                        s = Store(variable, (), s.value, s.is_added)
-                result.append(with_regions(s, changed))
-            return result
+        def changed(s: Statement) -> Statement:
+            if not isinstance(s, Load | Store):
+                return s
+            if not self._is_one((memory, indices), (s.memory, s.indices)):
+                return s
+            return replace(s, memory=variable, indices=())
 
-        result = changed(body)
+        result = rewritten(body, changed)
         uses = [s for s in walk(result) if isinstance(s, Load | Store) and s.memory == variable]
         if self.of_thread and all(isinstance(s, Store) and s.is_added for s in uses):
             before.append(Allocate(variable, (), -0.0))

@@ -16,7 +16,6 @@ from numba_grad.compiler.numba_functions.regions import (
     Memory,
     Scalar,
     Statement,
-    Value,
     defined,
     nested,
     walk,
@@ -90,17 +89,8 @@ def _without(
     for s in statements:
         if isinstance(s, Allocate) and s.memory in short:
             if s.fill is not None:
-                with builder.region(result):
-                    _fill(s, (), builder)
+                with builder.region(result), builder.elements(s.shape) as at:
+                    builder.store(s.memory, at, s.fill)
             continue
         result.append(with_regions(s, lambda region: _without(short, region, builder)))
     return result
-
-
-def _fill(s: Allocate, indices: tuple[Value, ...], builder: Builder) -> None:
-    if len(indices) == len(s.shape):
-        assert s.fill is not None
-        builder.store(s.memory, indices, s.fill)
-        return
-    with builder.loop(s.shape[len(indices)]) as index:
-        _fill(s, (*indices, index), builder)

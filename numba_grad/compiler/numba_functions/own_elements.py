@@ -29,9 +29,10 @@ from numba_grad.compiler.numba_functions.regions import (
     Value,
     defined,
     nested,
+    rewritten,
     walk,
-    with_regions,
 )
+from numba_grad.compiler.numba_functions.scalar_operations import OPPOSITE
 from numba_grad.immutable import immutable
 
 _MOST_PARTS = 8
@@ -228,9 +229,9 @@ class OwnElements:
         return self._compared(s, is_true)
 
     def _compared(self, s: Define, is_true: bool) -> list[_Fact]:
-        name = s.operation if is_true else _OPPOSITES.get(s.operation, "")
+        name = s.operation if is_true else OPPOSITE.get(s.operation, "")
         forms = [_form(x, self._exact) for x in s.arguments]
-        if name not in _OPPOSITES or forms[0] is None or forms[1] is None:
+        if name not in OPPOSITE or forms[0] is None or forms[1] is None:
             return []
         over, under = _sum(forms[0], forms[1], -1), _sum(forms[1], forms[0], -1)
         if name == "equal":
@@ -267,15 +268,12 @@ def with_parts(
                 outputs.append(made[part])
             places[place] = made[part]
 
-    def placed(statements: list[Statement]) -> list[Statement]:
-        return [
-            replace(s, memory=places[id(s)])
-            if isinstance(s, Store) and id(s) in places
-            else with_regions(s, placed)
-            for s in statements
-        ]
+    def placed(s: Statement) -> Statement:
+        if isinstance(s, Store) and id(s) in places:
+            return replace(s, memory=places[id(s)])
+        return s
 
-    body = placed(kernel.body)
+    body = rewritten(kernel.body, placed)
     kernel = replace(kernel, outputs=outputs, shapes=shapes, body=body, builder=builder)
     return GridKernel(kernel, beginnings), added
 
@@ -315,11 +313,6 @@ _COMBINED: dict[str, Callable[..., _Polynomial]] = {
     "negative": lambda x: _sum({}, x, -1),
     "positive": lambda x: x,
     "cast": lambda x: x,
-}
-_OPPOSITES = {
-    **{"less": "greater_equal", "greater_equal": "less"},
-    **{"greater": "less_equal", "less_equal": "greater"},
-    **{"equal": "not_equal", "not_equal": "equal"},
 }
 
 # What an index may count: threads of the grid along an axis, of the block, or blocks; the form of

@@ -47,6 +47,7 @@ from numba_grad.compiler.numba_functions.regions import (
     While,
     defined,
     nested,
+    rewritten,
     walk,
     with_regions,
 )
@@ -270,19 +271,16 @@ class _Writer:
         builder = self.builder
         own = {memory: builder.memory(f"{memory.name}_part", memory.dtype) for memory in parts}
 
-        def changed(statements: list[Statement]) -> list[Statement]:
-            return [
-                replace(s, memory=own[s.memory])
-                if isinstance(s, Store) and s.memory in own
-                else with_regions(s, changed)
-                for s in statements
-            ]
+        def changed(s: Statement) -> Statement:
+            if isinstance(s, Store) and s.memory in own:
+                return replace(s, memory=own[s.memory])
+            return s
 
         with builder.region([]):
             # -0.0 is what changes no number that is added to it.
             for memory in own.values():
                 builder.body.append(Allocate(memory, (), -0.0))
-            builder.body += changed(loop.body)
+            builder.body += rewritten(loop.body, changed)
             k = builder.define("subtract", loop.index, start)
             for memory, part in parts.items():
                 builder.store(part, (k,), builder.load(own[memory]))

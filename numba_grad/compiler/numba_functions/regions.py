@@ -12,9 +12,11 @@ Names are unique in a function, over all regions. `Builder` (`builder.py`) write
 makes the names.
 """
 
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Union
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Union, get_args
 
 from numba_grad.immutable import immutable
 
@@ -275,7 +277,6 @@ class Function:
     body: list[Statement]
     written: list[Memory]  # those of the parameters, in their order
     returned: list[Memory]
-    returns_tuple: bool = False
     builder: "Builder | None" = None  # knows the names
     # Of complex parameters and results: an imaginary part comes after each of these.
     real_parts: frozenset[Memory] = frozenset()
@@ -352,6 +353,15 @@ def with_regions(
     return statement
 
 
+def rewritten(
+    statements: list[Statement], change: Callable[[Statement], Statement | None]
+) -> list[Statement]:
+    """The statements as `change` has them, those in regions before what they are in; None leaves
+    one out."""
+    made = [change(with_regions(s, lambda part: rewritten(part, change))) for s in statements]
+    return [s for s in made if s is not None]
+
+
 def walk(statements: list[Statement]) -> list[Statement]:
     """All statements, those inside others too, in the order of the text."""
     found: list[Statement] = []
@@ -369,31 +379,26 @@ def _add_all(statements: list[Statement], found: list[Statement]) -> None:
                 _add_all(region, found)
 
 
+# How the values that a statement itself reads are found, by its class; others read none.
+_OPERANDS: dict[type, Callable[[Any], tuple[Value, ...]]] = {
+    Define: attrgetter("arguments"),
+    Load: attrgetter("indices"),
+    Store: lambda s: (*s.indices, s.value),
+    Push: lambda s: (s.value,),
+    Room: lambda s: (s.count,),
+    Seek: lambda s: (s.place,),
+    Allocate: attrgetter("shape"),
+    For: attrgetter("start", "stop", "step"),
+    Parallel: attrgetter("tasks", "grain"),
+    If: lambda s: (s.condition,),
+    Check: lambda s: (s.condition, *itertools.chain(*s.shapes)),
+}
+
+
 def operands(statement: Statement) -> tuple[Value, ...]:
     """The values that a statement itself reads, without the regions in it."""
-    if isinstance(statement, Define):
-        return statement.arguments
-    if isinstance(statement, Load):
-        return statement.indices
-    if isinstance(statement, Store):
-        return (*statement.indices, statement.value)
-    if isinstance(statement, Push):
-        return (statement.value,)
-    if isinstance(statement, Room):
-        return (statement.count,)
-    if isinstance(statement, Seek):
-        return (statement.place,)
-    if isinstance(statement, Allocate):
-        return statement.shape
-    if isinstance(statement, For):
-        return (statement.start, statement.stop, statement.step)
-    if isinstance(statement, Parallel):
-        return (statement.tasks, statement.grain)
-    if isinstance(statement, If):
-        return (statement.condition,)
-    if isinstance(statement, Check):
-        return (statement.condition, *[x for shape in statement.shapes for x in shape])
-    return ()
+    found = _OPERANDS.get(type(statement))
+    return () if found is None else found(statement)
 
 
 _WITH_A_TARGET = (Define, Load, Size, Pop, Height, Top)
@@ -406,55 +411,17 @@ def defined(statement: Statement) -> Scalar | None:
     return statement.index if isinstance(statement, For) else None
 
 
+_values_of = {kind: attrgetter(*[f.name for f in fields(kind)]) for kind in get_args(Statement)}
+
+
 def substituted(statements: list[Statement], names: dict[Scalar, Value]) -> list[Statement]:
     """The statements with other scalars in place of some, wherever they are used or defined."""
 
-    def of(value: Value) -> Value:
-        return names.get(value, value) if isinstance(value, Scalar) else value
+    def of(x: Any) -> Any:
+        if isinstance(x, Scalar):
+            return names.get(x, x)
+        if isinstance(x, tuple):
+            return tuple(map(of, x))
+        return substituted(x, names) if isinstance(x, list) else x
 
-    def scalar(value: Scalar) -> Scalar:
-        other = names.get(value, value)
-        assert isinstance(other, Scalar)
-        return other
-
-    def all_of(values: tuple[Value, ...]) -> tuple[Value, ...]:
-        return tuple(map(of, values))
-
-    result: list[Statement] = []
-    for s in statements:
-        if isinstance(s, Define):
-            result.append(Define(scalar(s.target), s.operation, all_of(s.arguments)))
-        elif isinstance(s, Size):
-            result.append(Size(scalar(s.target), s.memory, s.axis))
-        elif isinstance(s, Load):
-            result.append(Load(scalar(s.target), s.memory, all_of(s.indices)))
-        elif isinstance(s, Store):
-            result.append(replace(s, indices=all_of(s.indices), value=of(s.value)))
-        elif isinstance(s, Allocate):
-            result.append(Allocate(s.memory, all_of(s.shape), s.fill))
-        elif isinstance(s, For):
-            span = (of(s.start), of(s.stop), of(s.step))
-            body = substituted(s.body, names)
-            own = scalar(s.index), *span, body
-            result.append(For(*own, s.leave, s.is_parallel, s.is_independent))
-        elif isinstance(s, While):
-            result.append(While(s.leave, substituted(s.body, names)))
-        elif isinstance(s, If):
-            then, otherwise = substituted(s.then, names), substituted(s.otherwise, names)
-            result.append(If(of(s.condition), then, otherwise))
-        elif isinstance(s, Check):
-            shapes = tuple(map(all_of, s.shapes))
-            result.append(Check(of(s.condition), s.error, s.arguments, shapes))
-        elif isinstance(s, Push):
-            result.append(replace(s, value=of(s.value)))
-        elif isinstance(s, Pop):
-            result.append(Pop(scalar(s.target), s.tape, s.pair))
-        elif isinstance(s, Height):
-            result.append(Height(scalar(s.target), s.tape, s.name))
-        elif isinstance(s, Top):
-            result.append(Top(scalar(s.target), s.tape))
-        elif isinstance(s, Seek):
-            result.append(Seek(s.tape, of(s.place)))
-        else:
-            result.append(s)
-    return result
+    return [type(s)(*map(of, _values_of[type(s)](s))) for s in statements]

@@ -169,6 +169,12 @@ def _recorded(name: str, *slopes: Slope | None, **rest: object) -> ScalarOperati
 
 # Of complex numbers, their results are real.
 _OF_PARTS = ("absolute", "angle", "real", "imag")
+# What is true where a comparison is false.
+OPPOSITE = {
+    **{"equal": "not_equal", "not_equal": "equal"},
+    **{"less": "greater_equal", "greater_equal": "less"},
+    **{"greater": "less_equal", "less_equal": "greater"},
+}
 
 
 def _comparisons() -> dict[str, ScalarOperation]:

@@ -10,7 +10,7 @@ This is checkpointing with one level of snapshots. The binomial form (Griewank a
 26, 2000) needs the number of passes before the first one, which a `while` does not have.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from numba_grad.compiler.numba_functions.analyses import with_swapped
 from numba_grad.compiler.numba_functions.builder import Builder
@@ -150,11 +150,8 @@ class SegmentedLoop:
     def _keep_state(self) -> None:
         builder = self.builder
         for memory, pair in zip(self.state, self.pairs, strict=True):
-
-            def keep(indices: tuple[Value, ...], memory: Memory = memory, pair: str = pair) -> None:
-                builder.body.append(Push(_tape(memory), builder.load(memory, *indices), pair))
-
-            self._elements(memory, (), keep, is_backwards=False)
+            with builder.elements(builder.sizes(memory)) as at:
+                builder.body.append(Push(_tape(memory), builder.load(memory, *at), pair))
         fits = builder.define("less_equal", self._height(*_STATES), self.most_of_each)
         message = (
             f"{self.name}: the derivative needs more than {self.most_bytes} bytes, for states of "
@@ -163,26 +160,6 @@ class SegmentedLoop:
             "of fewer steps in ng.scan"
         )
         builder.body.append(Check(fits, "MemoryError", (message,)))
-
-    def _elements(
-        self,
-        memory: Memory,
-        indices: tuple[Value, ...],
-        visit: Callable[[tuple[Value, ...]], None],
-        *,
-        is_backwards: bool,
-    ) -> None:
-        """Write the loops over all elements of a memory."""
-        builder = self.builder
-        if len(indices) == memory.rank:
-            visit(indices)
-            return
-        size = builder.size(memory, len(indices))
-        span: tuple[Value, ...] = (size,)
-        if is_backwards:
-            span = (-1, builder.define("subtract", size, 1), -1)
-        with builder.loop(*span) as index:
-            self._elements(memory, (*indices, index), visit, is_backwards=is_backwards)
 
     # The reverse sweep.
 
@@ -235,13 +212,10 @@ class SegmentedLoop:
         builder = self.builder
         pairs = list(zip(self.state, self.pairs, strict=True))
         for memory, pair in reversed(pairs):
-
-            def put(indices: tuple[Value, ...], memory: Memory = memory, pair: str = pair) -> None:
+            with builder.elements(builder.sizes(memory), is_backwards=True) as at:
                 value = builder.scalar(memory.dtype)
                 builder.body.append(Pop(value, _tape(memory), pair))
-                builder.store(memory, indices, value)
-
-            self._elements(memory, (), put, is_backwards=True)
+                builder.store(memory, at, value)
 
 
 def _tape(memory: Memory) -> str:

@@ -41,8 +41,8 @@ from numba_grad.compiler.numba_functions.regions import (
     lengths,
     nested,
     operands,
+    rewritten,
     walk,
-    with_regions,
 )
 from numba_grad.compiler.numba_functions.scalar_operations import (
     OPERATIONS,
@@ -128,7 +128,7 @@ def shapes_source(kernel: RegionKernel, numbers: Collection[str]) -> str:
 
 def _unswapped(statements: list[Statement]) -> list[Statement]:
     """The statements without swaps, which change no shapes."""
-    return [with_regions(s, _unswapped) for s in statements if not isinstance(s, Swap)]
+    return rewritten(statements, lambda s: None if isinstance(s, Swap) else s)
 
 
 _LONG = 52  # a text that has a line of its own

@@ -2,18 +2,23 @@
 
     outline      of an adjoint: what it keeps in each region, and what lengths of loops are made of
     most_bytes   the most that it keeps for inputs of some shapes: a bound, as it takes the longer
-                 branch each time
+                 branch each time; with a guess for loops of which nothing is known
+    capacity     the same of a thread of a grid, which has what was there before it started: a bound
+                 that no thread exceeds
 
 An outline is made of lists, numbers and strings, which JSON keeps: [kept, [part, ...]] is a region,
 a part ["for", start, stop, step, number, region], ["while", region] or ["if", region, region]. A
 length is a number, None if it depends on elements, or [operation, *lengths]; ["place", name] is one
-of a thread in a grid (`tape_capacity.py`).
+of a thread in a grid. For sizes that are known lengths are linear forms, in the place of the thread
+and in indices of loops, between their least and their largest values.
 """
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from numba_grad.compiler.numba_functions.analyses import written
+from numba_grad.compiler.numba_functions.index_ranges import Form
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Define,
@@ -34,6 +39,7 @@ from numba_grad.compiler.numba_functions.tapes import entry_bytes
 
 Outline = list[Any]
 Length = Any  # int, None or list
+Interval = tuple[int, int]
 # Of a loop that says nothing of its length.
 _UNKNOWN_PASSES = 1000
 
@@ -113,51 +119,150 @@ def most_bytes(
     given: Outline, shapes: Mapping[str, tuple[int, ...]], numbers: Mapping[str, int]
 ) -> tuple[int, bool]:
     """The most bytes on tapes, and whether all lengths are known."""
-    is_known = True
-    indices: dict[int, int] = {}
+    bound = _Bound(shapes, numbers, {}, _UNKNOWN_PASSES)
+    return bound.kept(given), bound.is_known
 
-    def value(length: Length) -> int:
-        if length is None:
-            raise LookupError
-        if isinstance(length, int):
-            return length
-        operation, *arguments = length
-        if operation == "size":
-            return shapes[arguments[0]][arguments[1]]
-        if operation == "number":
-            return numbers[arguments[0]]
-        if operation == "index":
-            return indices[arguments[0]]
-        return _ARITHMETIC[operation](*map(value, arguments))
 
-    def passes(start: Length, stop: Length, step: Length, number: int) -> tuple[int, list[int]]:
-        """How many, and the first and the last index."""
-        first, stride = value(start), value(step)
-        count = max(0, -((first - value(stop)) // stride)) if stride else 0
-        return count, [first, first + (count - 1) * stride]
+def capacity(
+    given: Outline,
+    shapes: Mapping[str, tuple[int, ...]],
+    numbers: Mapping[str, int],
+    places: Mapping[str, Interval],
+) -> int:
+    """The bytes of an outline.
 
-    def kept(region: Outline) -> int:
-        nonlocal is_known
+    Parameters
+    ----------
+    places : between which numbers a thread is: "thread_x" and the like
+
+    Raises
+    ------
+    LookupError
+        If nothing is known of the length of a loop that keeps anything.
+    """
+    return _Bound(shapes, numbers, places, None).kept(given)
+
+
+class _Bound:
+    def __init__(
+        self,
+        shapes: Mapping[str, tuple[int, ...]],
+        numbers: Mapping[str, int],
+        places: Mapping[str, Interval],
+        unknown_passes: int | None,
+    ) -> None:
+        """`unknown_passes`: of loops of which nothing is known; None where that is an error."""
+        self.shapes = shapes
+        self.numbers = numbers
+        self.intervals: dict[Any, Interval] = dict(places)
+        self.unknown_passes = unknown_passes
+        self.is_known = True
+        self._next = itertools.count().__next__
+
+    def kept(self, region: Outline) -> int:
         total, parts = region
         for kind, *fields in parts:
             if kind == "if":
-                total += max(map(kept, fields))
-                continue
-            count, ends = _UNKNOWN_PASSES, [0]
-            if kind == "for":
-                try:
-                    count, ends = passes(*fields[:4])
-                except (LookupError, ZeroDivisionError):
-                    is_known = False
+                total += max(map(self.kept, fields))
+            elif kind == "while":
+                total += self._unknown() * self.kept(fields[0])
             else:
-                is_known = False
-            most = 0
-            for index in ends if count else ():
-                if kind == "for":
-                    indices[fields[3]] = index
-                # Of triangles one end has the longest row.
-                most = max(most, kept(fields[-1]))
-            total += count * most
+                total += self._kept_by_loop(*fields)
         return total
 
-    return kept(given), is_known
+    def _unknown(self) -> int:
+        if self.unknown_passes is None:
+            raise LookupError
+        self.is_known = False
+        return self.unknown_passes
+
+    def _kept_by_loop(
+        self, start: Length, stop: Length, step: Length, number: int, body: Outline
+    ) -> int:
+        try:
+            count, (least, most) = self._passes(start, stop, step)
+        except LookupError:
+            return self._unknown() * self.kept(body)
+        # A guess looks at the ends alone: of triangles one of them has the longest row.
+        is_guess = self.unknown_passes is not None
+        longest = 0
+        for indices in [(least, least), (most, most)] if is_guess else [(least, most)]:
+            self.intervals[f"index {number}"] = indices
+            longest = max(longest, self.kept(body) if count else 0)
+        return count * longest
+
+    def _passes(self, start: Length, stop: Length, step: Length) -> tuple[int, Interval]:
+        """The most that there are, and what the index is between then."""
+        first, last, stride = map(self.form, (start, stop, step))
+        least, most = self.interval(stride)
+        if least <= 0 <= most:
+            raise LookupError
+        forward = least > 0
+        distance = last.plus(first, -1) if forward else first.plus(last, -1)
+        longest = self.interval(distance)[1]
+        ends = self.interval(first), self.interval(last)
+        indices = (
+            (ends[0][0], max(ends[0][0], ends[1][1] - 1))
+            if forward
+            else (min(ends[0][1], ends[1][0] + 1), ends[0][1])
+        )
+        return max(0, -(-longest // (least if forward else -most))), indices
+
+    def interval(self, form: Form) -> Interval:
+        least = most = form.constant
+        for atom, count in form.atoms.items():
+            ends = [count * end for end in self.intervals[atom]]
+            least, most = least + min(ends), most + max(ends)
+        return least, most
+
+    def form(self, length: Length) -> Form:
+        if length is None:
+            raise LookupError
+        if isinstance(length, int):
+            return Form(length, {})
+        operation, *arguments = length
+        if operation == "size":
+            return Form(self.shapes[arguments[0]][arguments[1]], {})
+        if operation == "number":
+            return Form(self.numbers[arguments[0]], {})
+        if operation in ("place", "index"):
+            atom = arguments[0] if operation == "place" else f"index {arguments[0]}"
+            return Form(0, {atom: 1})
+        return self._computed(operation, [self.form(x) for x in arguments])
+
+    def _computed(self, operation: str, forms: list[Form]) -> Form:
+        if operation in ("add", "subtract"):
+            return forms[0].plus(forms[1], 1 if operation == "add" else -1)
+        if operation == "negative":
+            return Form(0, {}).plus(forms[0], -1)
+        if operation in ("positive", "cast"):
+            return forms[0]
+        for x, y in (forms, forms[::-1]) if operation == "multiply" else ():
+            if not y.atoms:
+                return Form(0, {}).plus(x, y.constant)
+        return self._between(operation, list(map(self.interval, forms)))
+
+    def _between(self, operation: str, intervals: list[Interval]) -> Form:
+        """A number of which no more is known than that it is between two others."""
+        divisor = intervals[-1]
+        if operation in ("floor_divide", "mod") and divisor[0] <= 0 <= divisor[1]:
+            raise LookupError
+        if operation == "mod" and any(least < most for least, most in intervals):
+            found = [min(0, divisor[0] + 1), max(0, divisor[1] - 1)]
+        else:
+            ends = itertools.product(*intervals)
+            found = list(itertools.starmap(_ARITHMETIC[operation], ends))
+        atom = f"between {self._next()}"
+        self.intervals[atom] = min(found), max(found)
+        return Form(0, {atom: 1})
+
+
+def places_of(grid: tuple[int, ...], block: tuple[int, ...]) -> dict[str, Interval]:
+    """Between which numbers the threads of a grid are."""
+    found: dict[str, Interval] = {}
+    for kind, extents in (("block", grid), ("thread", block)):
+        for axis, count in zip("xyz", extents, strict=True):
+            found[f"{kind}_{axis}"] = 0, count - 1
+            size = "grid_size" if kind == "block" else "block_size"
+            found[f"{size}_{axis}"] = count, count
+    return found

@@ -14,7 +14,7 @@ from numba_grad.compiler.numba_functions.generated import (
     TypedFunction,
     arguments_of,
 )
-from numba_grad.compiler.numba_functions.tape_capacity import capacity, places_of
+from numba_grad.compiler.numba_functions.tape_bound import capacity, places_of
 from numba_grad.compiler.numba_functions.tapes import dtype_of_result, entry_bytes
 from numba_grad.errors import KernelError, explain
 from numba_grad.graph.types import Type

@@ -73,11 +73,16 @@ def call(name: str, *options: str) -> Callable[[Stream, Sequence[int]], None]:
                 address, shape = next(rest), tuple(_some(rest))
                 arrays.append(_array(package, device, address, shape, dtype))
             *inputs, out = arrays
+            situation = _Situation(found, integers, more)
             try:
                 with found.raising():
-                    function(_Situation(found, integers, more), out, *inputs)
+                    function(situation, out, *inputs)
             except np.linalg.LinAlgError as error:
-                _note(found, function, stream, record, sites, error, integers, more, out, inputs)
+                stack = _stack(inputs)
+                if not isinstance(error, WrongMatrix):
+                    error = WrongMatrix(_first_bad(situation, function, stack, out, inputs))
+                count = int(np.prod(stack))
+                _note(stream, record, sites[error.site], error.matrix, count)
 
     return run
 
@@ -103,6 +108,7 @@ class _Situation:
     def __init__(self, found: Cupy, integers: list[int], options: list[str]) -> None:
         self.xp = found.package
         self.scipy_linalg = found.scipy_linalg
+        self.raising = found.raising
         self.integers = integers
         self.options = options
 
@@ -115,52 +121,37 @@ class WrongMatrix(np.linalg.LinAlgError):
         self.matrix, self.site = matrix, site
 
 
-def _note(
-    found: Cupy,
-    function: Callable[..., None],
-    stream: Stream,
-    record: int,
-    sites: list[int],
-    error: np.linalg.LinAlgError,
-    integers: list[int],
-    options: list[str],
-    out: Any,
-    inputs: list[Any],
-) -> None:
+def _stack(inputs: list[Any]) -> tuple[int, ...]:
+    return np.broadcast_shapes(*[x.shape[:-2] for x in inputs[:2]])
+
+
+def _note(stream: Stream, record: int, site: int, matrix: int, count: int) -> None:
     """Write to the error record which matrix is the first bad one, unless it has an error."""
-    count = int(np.prod(np.broadcast_shapes(*[x.shape[:-2] for x in inputs[:2]])))
-    if isinstance(error, WrongMatrix):
-        matrix, site = error.matrix, error.site
-    else:
-        matrix, site = _first_bad(found, function, integers, options, out, inputs), 0
     driver = current_driver()
     before = np.zeros(8, np.int64)
     driver.copy_to_host(before.ctypes.data, record, before.nbytes, stream.handle)
     driver.synchronize_stream(stream.handle)
     if not before[0]:
-        said = np.array([1, sites[site], matrix, count], np.int64)
+        said = np.array([1, site, matrix, count], np.int64)
         driver.copy_to_device(record, said.ctypes.data, said.nbytes, stream.handle)
 
 
 def _first_bad(
-    found: Cupy,
+    s: "_Situation",
     function: Callable[..., None],
-    integers: list[int],
-    options: list[str],
+    stack: tuple[int, ...],
     out: Any,
     inputs: list[Any],
 ) -> int:
     """CuPy does not tell which matrix of a stack it is: one after the other is tried."""
-    xp = found.package
-    stack = np.broadcast_shapes(*[x.shape[:-2] for x in inputs[:2]])
-    stacks = [xp.broadcast_to(x, (*stack, *x.shape[-2:])) for x in inputs[:2]]
+    stacks = [s.xp.broadcast_to(x, (*stack, *x.shape[-2:])) for x in inputs[:2]]
     for number, place in enumerate(np.ndindex(*stack)):
-        own = [xp.ascontiguousarray(x[place]) for x in stacks]
+        own = [s.xp.ascontiguousarray(x[place]) for x in stacks]
         rest = [x[place] for x in inputs[2:]]
-        result = xp.empty(out.shape[len(stack) :], out.dtype)
+        result = s.xp.empty(out.shape[len(stack) :], out.dtype)
         try:
-            with found.raising():
-                function(_Situation(found, integers, options), result, *own, *rest)
+            with s.raising():
+                function(s, result, *own, *rest)
         except np.linalg.LinAlgError:
             return number
     return 0

@@ -49,23 +49,25 @@ class CudaDriver(Driver):
         self._pools: dict[int, Any] = {}
         self._properties: dict[int, DeviceProperties] = {}
         self._launch = _LaunchWords()
-        self._count = int(self._value(library.cuDeviceGetCount(), "cuDeviceGetCount"))
+        self._count = int(self._call("cuDeviceGetCount"))
 
     # Results of `cuda.bindings` are tuples: the error, and what the call returns.
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """The result of a function; the first one of several."""
+        result = getattr(self._library, name)(*arguments)
+        self._check(result, name)
+        return result[1] if len(result) > 1 else None
 
     def _check(self, result: tuple[Any, ...], call: str) -> None:
         if result[0] != self._success:
             self.fail(result[0].name, call)
 
-    def _value(self, result: tuple[Any, ...], call: str) -> Any:
-        if result[0] != self._success:
-            self.fail(result[0].name, call)
-        return result[1]
-
-    def _is_ready(self, result: tuple[Any, ...], call: str) -> bool:
+    def _is_ready(self, name: str, *arguments: Any) -> bool:
+        result = getattr(self._library, name)(*arguments)
         if result[0] == self._not_ready:
             return False
-        self._check(result, call)
+        self._check(result, name)
         return True
 
     # Devices
@@ -80,9 +82,8 @@ class CudaDriver(Driver):
         return found
 
     def _read_properties(self, device: int) -> DeviceProperties:
-        library = self._library
-        handle = self._value(library.cuDeviceGet(device), "cuDeviceGet")
-        name = self._value(library.cuDeviceGetName(256, handle), "cuDeviceGetName")
+        handle = self._call("cuDeviceGet", device)
+        name = self._call("cuDeviceGetName", 256, handle)
 
         def attribute(name: str) -> int:
             return self._attribute(handle, name)
@@ -95,7 +96,7 @@ class CudaDriver(Driver):
                 attribute("COMPUTE_CAPABILITY_MAJOR"),
                 attribute("COMPUTE_CAPABILITY_MINOR"),
             ),
-            total_memory=int(self._value(library.cuDeviceTotalMem(handle), "cuDeviceTotalMem")),
+            total_memory=int(self._call("cuDeviceTotalMem", handle)),
             multiprocessors=attribute("MULTIPROCESSOR_COUNT"),
             threads_per_multiprocessor=attribute("MAX_THREADS_PER_MULTIPROCESSOR"),
             threads_per_block=attribute("MAX_THREADS_PER_BLOCK"),
@@ -109,30 +110,26 @@ class CudaDriver(Driver):
         )
 
     def activate(self, device: int) -> int | None:
-        library = self._library
         context = self._contexts.get(device)
         if context is None:
             context = self._start(device)
-        current = int(self._value(library.cuCtxGetCurrent(), "cuCtxGetCurrent"))
+        current = int(self._call("cuCtxGetCurrent"))
         if current == context:
             return None
-        self._check(library.cuCtxSetCurrent(context), "cuCtxSetCurrent")
+        self._call("cuCtxSetCurrent", context)
         # Without a context a thread's device is number 0 for all libraries, as it is with this one.
         return None if current == 0 and device == 0 else current
 
     def restore(self, previous: int) -> None:
-        self._check(self._library.cuCtxSetCurrent(previous), "cuCtxSetCurrent")
+        self._call("cuCtxSetCurrent", previous)
 
     def _start(self, device: int) -> int:
         """Open the device's context, and make our pool of its memory."""
-        library = self._library
         with self._lock:
             if device not in self._contexts:
-                handle = self._value(library.cuDeviceGet(device), "cuDeviceGet")
+                handle = self._call("cuDeviceGet", device)
                 self._require(handle, device)
-                context = self._value(
-                    library.cuDevicePrimaryCtxRetain(handle), "cuDevicePrimaryCtxRetain"
-                )
+                context = self._call("cuDevicePrimaryCtxRetain", handle)
                 self._pools[device] = self._create_pool(device)
                 self._contexts[device] = int(context)
             return self._contexts[device]
@@ -157,9 +154,8 @@ class CudaDriver(Driver):
             )
 
     def _attribute(self, handle: Any, name: str) -> int:
-        library = self._library
-        which = getattr(library.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-        return int(self._value(library.cuDeviceGetAttribute(which, handle), "cuDeviceGetAttribute"))
+        which = getattr(self._library.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self._call("cuDeviceGetAttribute", which, handle))
 
     def _create_pool(self, device: int) -> Any:
         # Not the device's default pool: that is every library's, and so would its statistics be.
@@ -169,7 +165,7 @@ class CudaDriver(Driver):
         wanted.handleTypes = library.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE
         wanted.location.type = library.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         wanted.location.id = device
-        pool = self._value(library.cuMemPoolCreate(wanted), "cuMemPoolCreate")
+        pool = self._call("cuMemPoolCreate", wanted)
         self._set_pool(pool, "RELEASE_THRESHOLD", _KEEP_ALL)
         return pool
 
@@ -177,16 +173,15 @@ class CudaDriver(Driver):
         library = self._library
         which = getattr(library.CUmemPool_attribute, f"CU_MEMPOOL_ATTR_{name}")
         number = library.cuuint64_t(value)
-        self._check(library.cuMemPoolSetAttribute(pool, which, number), "cuMemPoolSetAttribute")
+        self._call("cuMemPoolSetAttribute", pool, which, number)
 
     def _get_pool(self, pool: Any, name: str) -> int:
-        library = self._library
-        which = getattr(library.CUmemPool_attribute, f"CU_MEMPOOL_ATTR_{name}")
-        return int(self._value(library.cuMemPoolGetAttribute(pool, which), "cuMemPoolGetAttribute"))
+        which = getattr(self._library.CUmemPool_attribute, f"CU_MEMPOOL_ATTR_{name}")
+        return int(self._call("cuMemPoolGetAttribute", pool, which))
 
     def synchronize(self, device: int) -> None:
         with self.capturing, DeviceBlock(self, device):
-            self._check(self._library.cuCtxSynchronize(), "cuCtxSynchronize")
+            self._call("cuCtxSynchronize")
         if self._count == 1:
             self.note_all_done()
 
@@ -195,11 +190,10 @@ class CudaDriver(Driver):
     def allocate(self, device: int, nbytes: int, stream: int) -> int:
         if device not in self._pools:
             self._start(device)
-        result = self._library.cuMemAllocFromPoolAsync(nbytes, self._pools[device], stream)
-        return int(self._value(result, "cuMemAllocFromPoolAsync"))
+        return int(self._call("cuMemAllocFromPoolAsync", nbytes, self._pools[device], stream))
 
     def free(self, address: int, stream: int) -> None:
-        self._check(self._library.cuMemFreeAsync(address, stream), "cuMemFreeAsync")
+        self._call("cuMemFreeAsync", address, stream)
 
     def memory_info(self, device: int) -> MemoryInfo:
         with DeviceBlock(self, device):
@@ -220,29 +214,24 @@ class CudaDriver(Driver):
 
     def trim(self, device: int) -> None:
         if device in self._pools:
-            self._check(self._library.cuMemPoolTrimTo(self._pools[device], 0), "cuMemPoolTrimTo")
+            self._call("cuMemPoolTrimTo", self._pools[device], 0)
 
     def copy_to_device(self, address: int, host_address: int, nbytes: int, stream: int) -> None:
-        result = self._library.cuMemcpyHtoDAsync(address, host_address, nbytes, stream)
-        self._check(result, "cuMemcpyHtoDAsync")
+        self._call("cuMemcpyHtoDAsync", address, host_address, nbytes, stream)
 
     def copy_to_host(self, host_address: int, address: int, nbytes: int, stream: int) -> None:
-        result = self._library.cuMemcpyDtoHAsync(host_address, address, nbytes, stream)
-        self._check(result, "cuMemcpyDtoHAsync")
+        self._call("cuMemcpyDtoHAsync", host_address, address, nbytes, stream)
 
     def allocate_pinned(self, nbytes: int) -> int:
-        return int(self._value(self._library.cuMemHostAlloc(nbytes, 0), "cuMemHostAlloc"))
+        return int(self._call("cuMemHostAlloc", nbytes, 0))
 
     def copy_to_pinned(self, host_address: int, address: int, nbytes: int, stream: int) -> None:
-        library = self._library
-        result = library.cuMemcpyDtoHAsync(host_address, address, nbytes, stream)
-        self._check(result, "cuMemcpyDtoHAsync")
+        self._call("cuMemcpyDtoHAsync", host_address, address, nbytes, stream)
         # Without `note_stream_done`: what goes on in the stream has been noted already.
-        self._check(library.cuStreamSynchronize(stream), "cuStreamSynchronize")
+        self._call("cuStreamSynchronize", stream)
 
     def copy_on_device(self, address: int, source: int, nbytes: int, stream: int) -> None:
-        result = self._library.cuMemcpyDtoDAsync(address, source, nbytes, stream)
-        self._check(result, "cuMemcpyDtoDAsync")
+        self._call("cuMemcpyDtoDAsync", address, source, nbytes, stream)
 
     def copy_between_devices(
         self, address: int, device: int, source: int, source_device: int, nbytes: int, stream: int
@@ -250,31 +239,27 @@ class CudaDriver(Driver):
         for index in (device, source_device):
             if index not in self._contexts:
                 self._start(index)
-        result = self._library.cuMemcpyPeerAsync(
-            address, self._contexts[device], source, self._contexts[source_device], nbytes, stream
-        )
-        self._check(result, "cuMemcpyPeerAsync")
+        to, of = self._contexts[device], self._contexts[source_device]
+        self._call("cuMemcpyPeerAsync", address, to, source, of, nbytes, stream)
 
     def fill(self, address: int, byte: int, nbytes: int, stream: int) -> None:
-        result = self._library.cuMemsetD8Async(address, byte, nbytes, stream)
-        self._check(result, "cuMemsetD8Async")
+        self._call("cuMemsetD8Async", address, byte, nbytes, stream)
 
     def pointer_attributes(self, address: int) -> PointerAttributes | None:
         library = self._library
 
-        def ask(name: str) -> tuple[Any, ...]:
-            which = getattr(library.CUpointer_attribute, f"CU_POINTER_ATTRIBUTE_{name}")
-            return library.cuPointerGetAttribute(which, address)
+        def which(name: str) -> Any:
+            return getattr(library.CUpointer_attribute, f"CU_POINTER_ATTRIBUTE_{name}")
 
-        result = ask("MEMORY_TYPE")
+        result = library.cuPointerGetAttribute(which("MEMORY_TYPE"), address)
         if result[0] == library.CUresult.CUDA_ERROR_INVALID_VALUE:
             return None  # no memory that the driver knows of
-        kind = self._value(result, "cuPointerGetAttribute")
+        self._check(result, "cuPointerGetAttribute")
         device, is_managed = (
-            int(self._value(ask(name), "cuPointerGetAttribute"))
+            int(self._call("cuPointerGetAttribute", which(name), address))
             for name in ("DEVICE_ORDINAL", "IS_MANAGED")
         )
-        on_host = kind == library.CUmemorytype.CU_MEMORYTYPE_HOST
+        on_host = result[1] == library.CUmemorytype.CU_MEMORYTYPE_HOST
         word = "managed" if is_managed else "host" if on_host else "device"
         return PointerAttributes(word, device)
 
@@ -283,57 +268,53 @@ class CudaDriver(Driver):
     def create_stream(self, device: int, priority: int = 0) -> int:
         flags = int(self._library.CUstream_flags.CU_STREAM_NON_BLOCKING)
         with DeviceBlock(self, device):
-            result = self._library.cuStreamCreateWithPriority(flags, priority)
-        return int(self._value(result, "cuStreamCreateWithPriority"))
+            return int(self._call("cuStreamCreateWithPriority", flags, priority))
 
     def destroy_stream(self, stream: int) -> None:
-        self._check(self._library.cuStreamDestroy(stream), "cuStreamDestroy")
+        self._call("cuStreamDestroy", stream)
 
     def synchronize_stream(self, stream: int) -> None:
-        self._check(self._library.cuStreamSynchronize(stream), "cuStreamSynchronize")
+        self._call("cuStreamSynchronize", stream)
         self.note_stream_done(stream)
 
     def query_stream(self, stream: int) -> bool:
-        return self._is_ready(self._library.cuStreamQuery(stream), "cuStreamQuery")
+        return self._is_ready("cuStreamQuery", stream)
 
     def create_event(self, timing: bool = False) -> int:
         flags = self._library.CUevent_flags
         flag = int(flags.CU_EVENT_DEFAULT if timing else flags.CU_EVENT_DISABLE_TIMING)
-        return int(self._value(self._library.cuEventCreate(flag), "cuEventCreate"))
+        return int(self._call("cuEventCreate", flag))
 
     def destroy_event(self, event: int) -> None:
-        self._check(self._library.cuEventDestroy(event), "cuEventDestroy")
+        self._call("cuEventDestroy", event)
 
     def record_event(self, event: int, stream: int) -> None:
-        self._check(self._library.cuEventRecord(event, stream), "cuEventRecord")
+        self._call("cuEventRecord", event, stream)
 
     def wait_event(self, stream: int, event: int) -> None:
-        self._check(self._library.cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent")
+        self._call("cuStreamWaitEvent", stream, event, 0)
 
     def synchronize_event(self, event: int) -> None:
-        self._check(self._library.cuEventSynchronize(event), "cuEventSynchronize")
+        self._call("cuEventSynchronize", event)
 
     def query_event(self, event: int) -> bool:
-        return self._is_ready(self._library.cuEventQuery(event), "cuEventQuery")
+        return self._is_ready("cuEventQuery", event)
 
     def elapsed(self, start: int, stop: int) -> float:
-        result = self._library.cuEventElapsedTime(start, stop)
-        return float(self._value(result, "cuEventElapsedTime"))
+        return float(self._call("cuEventElapsedTime", start, stop))
 
     # Kernels
 
     def load_module(self, code: bytes) -> int:
-        return int(self._value(self._library.cuModuleLoadData(code), "cuModuleLoadData"))
+        return int(self._call("cuModuleLoadData", code))
 
     def function(self, module: int, name: str) -> int:
-        result = self._library.cuModuleGetFunction(module, name.encode())
-        return int(self._value(result, "cuModuleGetFunction"))
+        return int(self._call("cuModuleGetFunction", module, name.encode()))
 
     def allow_shared_memory(self, function: int, nbytes: int) -> None:
         attributes = self._library.CUfunction_attribute
         which = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        result = self._library.cuFuncSetAttribute(function, which, nbytes)
-        self._check(result, "cuFuncSetAttribute")
+        self._call("cuFuncSetAttribute", function, which, nbytes)
 
     def launch(
         self,
@@ -348,26 +329,24 @@ class CudaDriver(Driver):
         launch = self._launch
         launch.words[1] = parameters_address
         launch.size.value = parameters_bytes
-        result = self._library.cuLaunchKernel(
-            function, *grid, *block, shared_bytes, stream, 0, launch.address
+        self._call(
+            "cuLaunchKernel", function, *grid, *block, shared_bytes, stream, 0, launch.address
         )
-        self._check(result, "cuLaunchKernel")
 
     # Graphs
 
     def begin_capture(self, stream: int) -> None:
         # Relaxed: a finalizer may free memory, on another stream, at any point of this thread's.
         mode = self._library.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        self._check(self._library.cuStreamBeginCapture(stream, mode), "cuStreamBeginCapture")
+        self._call("cuStreamBeginCapture", stream, mode)
 
     def end_capture(self, stream: int) -> int:
-        return int(self._value(self._library.cuStreamEndCapture(stream), "cuStreamEndCapture"))
+        return int(self._call("cuStreamEndCapture", stream))
 
     def new_condition(self, stream: int) -> int:
         graph, *_ = self._capture_info(stream)
         # Without a default: a kernel sets it before it is asked for.
-        result = self._library.cuGraphConditionalHandleCreate(graph, self._context(), 0, 0)
-        return int(self._value(result, "cuGraphConditionalHandleCreate"))
+        return int(self._call("cuGraphConditionalHandleCreate", graph, self._context(), 0, 0))
 
     def add_conditional(self, stream: int, condition: int, kind: NodeKind, count: int) -> list[int]:
         library = self._library
@@ -377,22 +356,18 @@ class CudaDriver(Driver):
         wanted.conditional.type = library.CUgraphConditionalNodeType(kind)
         wanted.conditional.size = count
         wanted.conditional.ctx = self._context()
-        result = library.cuGraphAddNode(*self._capture_info(stream), wanted)
-        node = self._value(result, "cuGraphAddNode")
+        node = self._call("cuGraphAddNode", *self._capture_info(stream), wanted)
         flags = library.CUstreamUpdateCaptureDependencies_flags
-        result = library.cuStreamUpdateCaptureDependencies(
-            stream, [node], None, 1, int(flags.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
-        )
-        self._check(result, "cuStreamUpdateCaptureDependencies")
+        flag = int(flags.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+        self._call("cuStreamUpdateCaptureDependencies", stream, [node], None, 1, flag)
         return [int(body) for body in wanted.conditional.phGraph_out]
 
     def begin_body(self, stream: int, body: int) -> None:
         mode = self._library.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        result = self._library.cuStreamBeginCaptureToGraph(stream, body, None, None, 0, mode)
-        self._check(result, "cuStreamBeginCaptureToGraph")
+        self._call("cuStreamBeginCaptureToGraph", stream, body, None, None, 0, mode)
 
     def end_body(self, stream: int) -> None:
-        self._check(self._library.cuStreamEndCapture(stream), "cuStreamEndCapture")
+        self._call("cuStreamEndCapture", stream)
 
     def _capture_info(self, stream: int) -> tuple[Any, ...]:
         """The graph that is captured; the nodes that come last in it, edges to them, how many."""
@@ -401,10 +376,10 @@ class CudaDriver(Driver):
         return tuple(found)
 
     def _context(self) -> Any:
-        return self._value(self._library.cuCtxGetCurrent(), "cuCtxGetCurrent")
+        return self._call("cuCtxGetCurrent")
 
     def instantiate(self, graph: int) -> int:
-        return int(self._value(self._library.cuGraphInstantiate(graph, 0), "cuGraphInstantiate"))
+        return int(self._call("cuGraphInstantiate", graph, 0))
 
     def update(self, executable: int, graph: int) -> bool:
         result = self._library.cuGraphExecUpdate(executable, graph)
@@ -414,13 +389,13 @@ class CudaDriver(Driver):
         return True
 
     def launch_graph(self, executable: int, stream: int) -> None:
-        self._check(self._library.cuGraphLaunch(executable, stream), "cuGraphLaunch")
+        self._call("cuGraphLaunch", executable, stream)
 
     def destroy_graph(self, graph: int) -> None:
-        self._check(self._library.cuGraphDestroy(graph), "cuGraphDestroy")
+        self._call("cuGraphDestroy", graph)
 
     def destroy_executable(self, executable: int) -> None:
-        self._check(self._library.cuGraphExecDestroy(executable), "cuGraphExecDestroy")
+        self._call("cuGraphExecDestroy", executable)
 
 
 _lock = new_lock()

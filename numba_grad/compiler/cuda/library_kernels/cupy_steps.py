@@ -5,7 +5,6 @@ Parameters, inputs and outputs are those of the CPU's functions, whose error sit
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -73,9 +72,9 @@ _square(of_cpu.slogdet_call, lambda n: (2,))
 
 @by_cupy(of_cpu.solve_call)
 def solve_call(
-    dtype: np.dtype, n: int, columns: int, a_stack: Shape, b_stack: Shape, **params: Any
+    dtype: np.dtype, n: int, columns: int, a_stack: Shape, b_stack: Shape
 ) -> LibraryCall:
-    sites = _sites(of_cpu.solve_call(dtype, n, columns, a_stack, b_stack, **params))
+    sites = _sites(of_cpu.solve_call(dtype, n, columns, a_stack, b_stack))
     return _system("solve", dtype, n, columns, a_stack, b_stack, sites, [0])
 
 

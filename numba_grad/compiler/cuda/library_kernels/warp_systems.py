@@ -33,10 +33,10 @@ def inv_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
 
 @stands_for(of_cpu.solve_call, takes=warp_stacks.systems)
 def solve_call(
-    dtype: np.dtype, n: int, columns: int, a_stack: Shape, b_stack: Shape, *, note: str = ""
+    dtype: np.dtype, n: int, columns: int, a_stack: Shape, b_stack: Shape
 ) -> LibraryCall:
     """As the CPU's."""
-    site = site_of(of_cpu.solve_call(dtype, n, columns, a_stack, b_stack, note=note))
+    site = site_of(of_cpu.solve_call(dtype, n, columns, a_stack, b_stack))
     body = LOADED + eliminated(dtype) + _checked(dtype) + _columns(_RIGHT + _SUBSTITUTED)
     return system_call(dtype, body, n, columns, a_stack, b_stack, site)
 

@@ -1,8 +1,8 @@
 """NumPy's functions of one element, that are not operations themselves."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -64,18 +64,19 @@ class ElementwiseFunctions(Indexing):
 
         return self._each([x, *given.values()], clipped)
 
-    def _call_fmin(self, x: Any, y: Any) -> Any:
-        return self._each([x, y], lambda v: self._but_nan("minimum", v))
-
-    def _call_fmax(self, x: Any, y: Any) -> Any:
-        return self._each([x, y], lambda v: self._but_nan("maximum", v))
-
-    def _but_nan(self, name: str, values: list[Value]) -> Value:
+    def _but_nan(self, name: str, x: Any, y: Any) -> Any:
         """Of two numbers, the other one of NaN."""
-        x, y = values
-        both = self._scalar(name, values)
-        either = self._scalar("select", [self.builder.define("isnan", y), x, both])
-        return self._scalar("select", [self.builder.define("isnan", x), y, either])
+
+        def element(values: list[Value]) -> Value:
+            x, y = values
+            both = self._scalar(name, values)
+            either = self._scalar("select", [self.builder.define("isnan", y), x, both])
+            return self._scalar("select", [self.builder.define("isnan", x), y, either])
+
+        return self._each([x, y], element)
+
+    _call_fmin = partialmethod(_but_nan, "minimum")
+    _call_fmax = partialmethod(_but_nan, "maximum")
 
     def _call_nan_to_num(self, x: Any, copy: Any = True, nan: Any = 0.0) -> Any:
         if copy is not True or not is_number(nan):
@@ -108,21 +109,16 @@ class ElementwiseFunctions(Indexing):
 
         return self._each([x], of)
 
-    def _call_logical_and(self, x: Any, y: Any) -> Any:
-        return self._each([x, y], self._of_bools("bitwise_and"))
-
-    def _call_logical_or(self, x: Any, y: Any) -> Any:
-        return self._each([x, y], self._of_bools("bitwise_or"))
-
-    def _call_logical_xor(self, x: Any, y: Any) -> Any:
-        return self._each([x, y], self._of_bools("bitwise_xor"))
-
-    def _of_bools(self, name: str) -> Callable[[list[Value]], Value]:
+    def _of_bools(self, name: str, x: Any, y: Any) -> Any:
         def element(values: list[Value]) -> Value:
             bools = [v if dtype_of(v) == "bool" else self.builder.define("bool", v) for v in values]
             return self.builder.define(name, *bools, dtype="bool")
 
-        return element
+        return self._each([x, y], element)
+
+    _call_logical_and = partialmethod(_of_bools, "bitwise_and")
+    _call_logical_or = partialmethod(_of_bools, "bitwise_or")
+    _call_logical_xor = partialmethod(_of_bools, "bitwise_xor")
 
     def _call_conjugate(self, x: Any) -> Any:
         return self._each([x], lambda v: self._scalar("conjugate", v))

@@ -62,20 +62,8 @@ def stored(translation: Any, array: Array) -> Memory | View:
         return array
     builder: Builder = translation.builder
     memory = builder.allocate("values", array.dtype, array.shape)
-    loops(builder, array.shape, lambda at: builder.store(memory, at, array.element(at)))
+    with builder.elements(array.shape) as at:
+        builder.store(memory, at, array.element(at))
     if array.is_view:
         translation.share(memory, array.reads[0].memory)
     return memory
-
-
-def loops(builder: Builder, shape: Indices, body: Callable[[Indices], None]) -> None:
-    """Write loops over all indices."""
-
-    def level(at: Indices) -> None:
-        if len(at) == len(shape):
-            body(at)
-            return
-        with builder.loop(shape[len(at)]) as index:
-            level((*at, index))
-
-    level(())

@@ -10,7 +10,6 @@ from numba_grad.compiler.numba_functions.array_expressions.expressions import (
     Indices,
     is_array,
     is_number,
-    loops,
     stored,
 )
 from numba_grad.compiler.numba_functions.array_expressions.views import Views
@@ -170,14 +169,12 @@ class Indexing(Views):
                 ]
                 return part.element(tuple(places))
 
-        def body(at: Indices) -> None:
+        with builder.elements(target.shape) as at:
             if name is None or name == "add":
                 builder.store_view(target, at, source(at), is_added=name == "add")
-                return
-            former = builder.load_view(target, *at)
-            builder.store_view(target, at, builder.define(name, former, source(at)))
-
-        loops(builder, target.shape, body)
+            else:
+                former = builder.load_view(target, *at)
+                builder.store_view(target, at, builder.define(name, former, source(at)))
 
     def _into(self, name: str, arguments: list[Any]) -> Any:
         """`np.add(a, b, out)`."""

@@ -1,5 +1,6 @@
 """What code with arrays stands for, by who knows it."""
 
+import inspect
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -91,11 +92,10 @@ class _Lowering(Products):
         if handler is None:
             raise self.refused(f"a call of `{name}`")
         try:
-            return handler(*arguments, **keywords)
-        except TypeError as error:
-            if "_call_" in str(error):
-                raise self.refused(f"a call of `{name}` with these arguments") from None
-            raise
+            inspect.signature(handler).bind(*arguments, **keywords)
+        except TypeError:
+            raise self.refused(f"a call of `{name}` with these arguments") from None
+        return handler(*arguments, **keywords)
 
 
 _METHODS = (

@@ -1,5 +1,6 @@
 """Arrays that are made: of numbers, of other shapes, of several parts."""
 
+from functools import partialmethod
 from typing import Any
 
 from numba_grad.compiler.numba_functions.array_expressions.elementwise_functions import (
@@ -12,30 +13,23 @@ from numba_grad.compiler.numba_functions.array_expressions.expressions import (
     Listed,
     is_array,
     is_number,
-    loops,
 )
 from numba_grad.compiler.numba_functions.regions import Memory, Value
 from numba_grad.compiler.numba_functions.scalar_operations import dtype_of
 
 
 class NewArrays(ElementwiseFunctions):
-    def _new(self, shape: Any, fill: float | None) -> Memory:
+    def _new(self, fill: float, shape: Any, dtype: Any = None) -> Memory:
         lengths = shape if isinstance(shape, tuple) else (shape,)
         if not all(map(is_number, lengths)):
             raise self.refused("an array of such a shape")
         return self.builder.allocate("array", self._result_dtype(), lengths, fill)
 
-    def _call_zeros(self, shape: Any, dtype: Any = None) -> Memory:
-        return self._new(shape, 0.0)
-
-    def _call_empty(self, shape: Any, dtype: Any = None) -> Memory:
-        return self._new(shape, 0.0)
-
-    def _call_ones(self, shape: Any, dtype: Any = None) -> Memory:
-        return self._new(shape, 1.0)
+    _call_zeros = _call_empty = partialmethod(_new, 0.0)
+    _call_ones = partialmethod(_new, 1.0)
 
     def _call_full(self, shape: Any, value: Value, dtype: Any = None) -> Memory:
-        memory = self._new(shape, 0.0)
+        memory = self._new(0.0, shape)
         self._assign(self.view(memory), value, None)
         return memory
 
@@ -43,20 +37,17 @@ class NewArrays(ElementwiseFunctions):
         self._assign(self.view(array), value, None)
         return self.translation.known(None)
 
-    def _call_zeros_like(self, array: Array, dtype: Any = None) -> Memory:
-        return self._new(self.shape(array), 0.0)
+    def _new_like(self, fill: float, array: Array, dtype: Any = None) -> Memory:
+        return self._new(fill, self.shape(array))
 
-    def _call_empty_like(self, array: Array, dtype: Any = None) -> Memory:
-        return self._new(self.shape(array), 0.0)
-
-    def _call_ones_like(self, array: Array, dtype: Any = None) -> Memory:
-        return self._new(self.shape(array), 1.0)
+    _call_zeros_like = _call_empty_like = partialmethod(_new_like, 0.0)
+    _call_ones_like = partialmethod(_new_like, 1.0)
 
     def _call_full_like(self, array: Array, value: Value, dtype: Any = None) -> Memory:
         return self._call_full(self.shape(array), value)
 
     def _call_eye(self, count: Value, dtype: Any = None) -> Memory:
-        memory = self._new((count, count), 0.0)
+        memory = self._new(0.0, (count, count))
         with self.builder.loop(count) as index:
             self.builder.store(memory, (index, index), 1.0)
         return memory
@@ -72,20 +63,17 @@ class NewArrays(ElementwiseFunctions):
         define = self.builder.define
         distance = define("add", define("subtract", stop, start), step - 1)
         count = distance if step == 1 else define("floor_divide", distance, step, dtype="int64")
-        dtype_name = self._result_dtype()
-
-        def of(at: Indices) -> Value:
-            value = define("add", start, define("multiply", at[0], step))
-            return define("cast", value, dtype=dtype_name)
-
-        return Expression((count,), dtype_name, of, ())
+        return self._evenly_spaced(start, step, count)
 
     def _numbers_between(self, start: Value, stop: Value, step: Value) -> Expression:
         """`np.arange` of floats, or with a step that is not a constant."""
-        define, dtype = self.builder.define, self._result_dtype()
+        define = self.builder.define
         parts = define("divide", define("subtract", stop, start), step, dtype="float64")
         count = define("cast", define("np_ceil", parts), dtype="int64")
-        count = define("most", count, 0)
+        return self._evenly_spaced(start, step, define("most", count, 0))
+
+    def _evenly_spaced(self, start: Value, step: Value, count: Value) -> Expression:
+        define, dtype = self.builder.define, self._result_dtype()
 
         def of(at: Indices) -> Value:
             value = define("add", start, define("multiply", at[0], step))
@@ -151,21 +139,13 @@ class NewArrays(ElementwiseFunctions):
             return (number, *reversed(found))
 
         if len(lengths) == 1:
-            loops(
-                builder,
-                view.shape,
-                lambda at: builder.store(
-                    memory, (place(at, view.shape),), builder.load_view(view, *at)
-                ),
-            )
+            with builder.elements(view.shape) as at:
+                own = (place(at, view.shape),)
+                builder.store(memory, own, builder.load_view(view, *at))
         else:
-            loops(
-                builder,
-                lengths,
-                lambda at: builder.store(
-                    memory, at, builder.load_view(view, *indices(place(at, lengths), view.shape))
-                ),
-            )
+            with builder.elements(lengths) as at:
+                given = indices(place(at, lengths), view.shape)
+                builder.store(memory, at, builder.load_view(view, *given))
         self.translation.share(memory, view.memory)
         return memory
 
@@ -226,13 +206,10 @@ class NewArrays(ElementwiseFunctions):
         memory = builder.allocate("joined", dtype, shape)
         start: Value = 0
         for part in values:
-
-            def store(at: Indices, part: Expression = part, start: Value = start) -> None:
+            with builder.elements(part.shape) as at:
                 place = (*at[:axis], define("add", start, at[axis]), *at[axis + 1 :])
                 value = define("cast", part.element(at), dtype=dtype)
                 builder.store(memory, place, value)
-
-            loops(builder, part.shape, store)
             start = define("add", start, part.shape[axis])
         return memory
 

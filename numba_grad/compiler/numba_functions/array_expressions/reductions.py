@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,10 @@ from numba_grad.compiler.numba_functions.array_expressions.expressions import (
     Array,
     Indices,
     is_number,
-    loops,
     stored,
 )
 from numba_grad.compiler.numba_functions.array_expressions.new_arrays import NewArrays
-from numba_grad.compiler.numba_functions.regions import If, Memory, Value
+from numba_grad.compiler.numba_functions.regions import Memory, Value
 from numba_grad.compiler.numba_functions.scalar_operations import dtype_of
 
 
@@ -41,15 +41,18 @@ class Reductions(NewArrays):
         if axis is None:
             total = builder.allocate("total", dtype)
             builder.store(total, (), start)
-            loops(builder, part.shape, lambda at: into(total, (), at))
+            with builder.elements(part.shape) as at:
+                into(total, (), at)
             return builder.load(total)
         if not isinstance(axis, int):
             raise self.refused("a reduction along axes that are not constants")
         axis %= part.rank
         rest = (*part.shape[:axis], *part.shape[axis + 1 :])
         totals = builder.allocate("totals", dtype, rest)
-        loops(builder, rest, lambda at: builder.store(totals, at, start))
-        loops(builder, part.shape, lambda at: into(totals, (*at[:axis], *at[axis + 1 :]), at))
+        with builder.elements(rest) as at:
+            builder.store(totals, at, start)
+        with builder.elements(part.shape) as at:
+            into(totals, (*at[:axis], *at[axis + 1 :]), at)
         return totals
 
     def _call_sum(self, array: Array, axis: Any = None) -> Any:
@@ -78,15 +81,7 @@ class Reductions(NewArrays):
             [total], lambda v: self._scalar("divide", [v[0], count]), self._result_dtype()
         )
 
-    def _call_max(self, array: Array, axis: Any = None) -> Any:
-        return self._extreme(array, axis, -math.inf, "greater")
-
-    def _call_min(self, array: Array, axis: Any = None) -> Any:
-        return self._extreme(array, axis, math.inf, "less")
-
-    _call_amax, _call_amin = _call_max, _call_min
-
-    def _extreme(self, array: Array, axis: Any, start: float, name: str) -> Any:
+    def _extreme(self, start: float, name: str, array: Array, axis: Any = None) -> Any:
         dtype = self._result_dtype()
         first: Value = start
         if dtype == "bool":
@@ -108,6 +103,9 @@ class Reductions(NewArrays):
 
         return self._reduced(array, axis, first, step)
 
+    _call_max = _call_amax = partialmethod(_extreme, -math.inf, "greater")
+    _call_min = _call_amin = partialmethod(_extreme, math.inf, "less")
+
     def _require_elements(self, shape: Indices) -> None:
         for length in shape:
             is_there = length > 0 if isinstance(length, int) else None
@@ -115,13 +113,7 @@ class Reductions(NewArrays):
                 is_there = self.builder.define("greater", length, 0)
             self.require(is_there, "the extreme of no elements", shape)
 
-    def _call_argmax(self, array: Array) -> Value:
-        return self._place_of_extreme(array, "greater")
-
-    def _call_argmin(self, array: Array) -> Value:
-        return self._place_of_extreme(array, "less")
-
-    def _place_of_extreme(self, array: Array, name: str) -> Value:
+    def _place_of_extreme(self, name: str, array: Array) -> Value:
         builder = self.builder
         view = self.view(array)
         if view.rank != 1:
@@ -138,19 +130,14 @@ class Reductions(NewArrays):
                 was_number = builder.define("equal", best, best)
                 is_first = builder.define("bitwise_and", is_nan, was_number, dtype="bool")
                 condition = builder.define("bitwise_or", condition, is_first, dtype="bool")
-            branch = If(condition, [])
-            builder.body.append(branch)
-            with builder.region(branch.then):
+            with builder.branch(condition):
                 builder.store(place, (), index)
         return builder.load(place)
 
-    def _call_any(self, array: Array) -> Value:
-        return self._reduced(array, None, False, self._joined("bitwise_or"))
+    _call_argmax = partialmethod(_place_of_extreme, "greater")
+    _call_argmin = partialmethod(_place_of_extreme, "less")
 
-    def _call_all(self, array: Array) -> Value:
-        return self._reduced(array, None, True, self._joined("bitwise_and"))
-
-    def _joined(self, name: str) -> Callable[[Value, Value], Value | None]:
+    def _joined(self, name: str, start: bool, array: Array) -> Value:
         def step(former: Value, x: Value) -> Value | None:
             if former is None:
                 return None
@@ -158,7 +145,10 @@ class Reductions(NewArrays):
                 x = self.builder.define("bool", x)
             return self.builder.define(name, former, x, dtype="bool")
 
-        return step
+        return self._reduced(array, None, start, step)
+
+    _call_any = partialmethod(_joined, "bitwise_or", False)
+    _call_all = partialmethod(_joined, "bitwise_and", True)
 
     def _call_count_nonzero(self, array: Array) -> Value:
         is_not = lambda v: self.builder.define("not_equal", v[0], 0)  # noqa: E731

@@ -6,7 +6,6 @@
 import re
 from collections.abc import Sequence
 
-from numba_grad.compiler.numba_functions.array_expressions.expressions import loops
 from numba_grad.compiler.numba_functions.numba_ir.findings import Shared
 from numba_grad.compiler.numba_functions.numba_ir.meanings import Meaning, Stale, memories_of
 from numba_grad.compiler.numba_functions.numba_ir.names import Names
@@ -15,7 +14,6 @@ from numba_grad.compiler.numba_functions.regions import (
     Scalar,
     Statement,
     Swap,
-    Value,
     View,
     walk,
 )
@@ -107,11 +105,8 @@ class Assignments(Names):
                 builder.equal_lengths(length, other), what, [self.shape(memory), self.shape(source)]
             )
         view = source if isinstance(source, View) else builder.whole(source)
-
-        def store(at: tuple[Value, ...]) -> None:
+        with builder.elements(view.shape) as at:
             builder.store(memory, at, builder.load_view(view, *at))
-
-        loops(builder, view.shape, store)
         self.share(memory, view.memory, is_moved=is_moved)
 
     def share(self, memory: Memory, source: Memory, *, is_moved: bool = False) -> None:

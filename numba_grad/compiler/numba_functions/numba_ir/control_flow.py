@@ -4,8 +4,8 @@
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 
 import builtins
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -123,23 +123,31 @@ class Translation(Calls):
         targets = [branch.truebr, branch.falsebr]
         if targets[0] == targets[1]:
             return self._way(targets[0], stop, loop)
+        join = self._join([t for t in targets if t not in self.ways.raising], stop, loop)
+        with self.builder.branch(condition) as branch, self._scope():
+            self.emit(self._way(targets[0], join, loop), join, loop)
+        with self.builder.region(branch.otherwise), self._scope():
+            self.emit(self._way(targets[1], join, loop), join, loop)
+        self._count_statements()
+        return join
+
+    def _join(self, targets: Sequence[int], stop: int | None, loop: Loop | None) -> int | None:
+        """Where ways to these blocks meet, within the loop's pass."""
         ends = [
             -1 if loop is not None and (t not in loop.blocks or t == loop.header) else t
             for t in targets
-            if t not in self.ways.raising
         ]
         join = self.ways.join(ends, loop) if ends else None
         if join is None:
             join = stop if stop in ends else None
-        statement = If(condition, [], [])
-        self.builder.body.append(statement)
-        for target, region in zip(targets, (statement.then, statement.otherwise), strict=True):
-            with self.builder.region(region):
-                self.scopes.append({})
-                self.emit(self._way(target, join, loop), join, loop)
-                self.scopes.pop()
-        self._count_statements()
         return join
+
+    @contextmanager
+    def _scope(self) -> Iterator[None]:
+        """What is bound inside is forgotten after it."""
+        self.scopes.append({})
+        yield
+        self.scopes.pop()
 
     def _count_statements(self) -> None:
         self._count += 1
@@ -177,10 +185,8 @@ class Translation(Calls):
             assert inside.leave is not None
             body: list[Statement] = []
             self.builder.body.append(While(inside.leave, body))
-            with self.builder.region(body):
-                self.scopes.append({})
+            with self.builder.region(body), self._scope():
                 self.emit(self._emit_block(header, None, inside), None, inside)
-                self.scopes.pop()
         else:
             self._emit_for(iterator, header, inside)
         self._open_loops.pop()
@@ -193,32 +199,16 @@ class Translation(Calls):
             raise self.refused("a loop without an end")
         if inside.exit is None:
             return self._way(targets[0], stop, loop)
-        ends = [
-            -1 if loop is not None and (t not in loop.blocks or t == loop.header) else t
-            for t in targets
-        ]
-        join = self.ways.join(ends, loop)
-        if join is None:
-            join = stop if stop in ends else None
+        join = self._join(targets, stop, loop)
         way = self.builder.load(inside.exit)
-
-        def write(number: int) -> None:
-            if number == len(targets) - 1:
-                self.emit(self._way(targets[number], join, loop), join, loop)
-                return
-            statement = If(self.builder.define("equal", way, number), [], [])
-            self.builder.body.append(statement)
-            rest = (
-                lambda: self.emit(self._way(targets[number], join, loop), join, loop),
-                lambda: write(number + 1),
-            )
-            for region, work in zip((statement.then, statement.otherwise), rest, strict=True):
-                with self.builder.region(region):
-                    self.scopes.append({})
-                    work()
-                    self.scopes.pop()
-
-        write(0)
+        with ExitStack() as regions:
+            for number, target in enumerate(targets[:-1]):
+                is_taken = self.builder.define("equal", way, number)
+                with self.builder.branch(is_taken) as branch, self._scope():
+                    self.emit(self._way(target, join, loop), join, loop)
+                regions.enter_context(self.builder.region(branch.otherwise))
+                regions.enter_context(self._scope())
+            self.emit(self._way(targets[-1], join, loop), join, loop)
         return join
 
     def _iterator(self, header: int) -> Elements | None:
@@ -271,8 +261,7 @@ class Translation(Calls):
                     rest = If(self.builder.load(inside.leave), [], [])
                     self.builder.body.append(rest)
                     regions.enter_context(self.builder.region(rest.otherwise))
-                    self.scopes.append({})
-                    regions.callback(self.scopes.pop)
+                    regions.enter_context(self._scope())
                 self._emit_pass(element, header, inside)
 
     def _emit_pass(self, element: Meaning, header: int, inside: Loop) -> None:

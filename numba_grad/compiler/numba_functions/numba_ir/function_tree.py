@@ -13,7 +13,7 @@ from numba_grad.compiler.numba_functions.numba_ir.control_flow import Translatio
 from numba_grad.compiler.numba_functions.numba_ir.findings import Again, Findings, check_copies
 from numba_grad.compiler.numba_functions.numba_ir.meanings import Known, Meaning
 from numba_grad.compiler.numba_functions.numba_ir.type_inference import dtype_name
-from numba_grad.compiler.numba_functions.regions import Function, Memory, Scalar, Value, View
+from numba_grad.compiler.numba_functions.regions import Function, Memory, Scalar, View
 from numba_grad.compiler.numba_functions.scalar_operations import dtype_of
 
 
@@ -58,7 +58,7 @@ def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: Findi
     translation = Translation(builder, plain, arguments, findings, ())
     result = translation.run(meanings)
     check_copies(builder.body, findings, parameters)
-    returned, returns_tuple = _results(translation, result)
+    returned = _results(translation, result)
     written_names = {s.name for s in written(builder.body)}
     return complex_numbers.with_pairs(
         Function(
@@ -67,36 +67,28 @@ def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: Findi
             builder.body,
             [p for p in parameters if p.rank and p.name in written_names],
             returned,
-            returns_tuple,
             builder,
         )
     )
 
 
-def _results(translation: "Translation", result: Meaning) -> tuple[list[Memory], bool]:
+def _results(translation: "Translation", result: Meaning) -> list[Memory]:
     """Memories that nobody else writes to, with what is returned."""
     builder = translation.builder
     if isinstance(result, Known) and result.value is None:
-        return [], False
+        return []
     parts = result if isinstance(result, tuple) else (result,)
     memories = []
     for part in parts:
         if isinstance(part, Memory | View):
             view = part if isinstance(part, View) else builder.whole(part)
             memory = builder.allocate("returned", view.dtype, view.shape)
-            _copy(builder, view, memory)
+            with builder.elements(view.shape) as at:
+                builder.store(memory, at, builder.load_view(view, *at))
         elif not isinstance(part, Scalar | bool | int | float):
             raise translation.refused("what is returned here, neither array nor number,")
         else:
             memory = builder.allocate("returned", dtype_of(part))
             builder.store(memory, (), part)
         memories.append(memory)
-    return memories, isinstance(result, tuple)
-
-
-def _copy(builder: Builder, view: View, memory: Memory, indices: tuple[Value, ...] = ()) -> None:
-    if len(indices) == view.rank:
-        builder.store(memory, indices, builder.load_view(view, *indices))
-        return
-    with builder.loop(view.shape[len(indices)]) as index:
-        _copy(builder, view, memory, (*indices, index))
+    return memories
