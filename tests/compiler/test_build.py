@@ -15,6 +15,7 @@ from numba_grad.config import configure
 from numba_grad.errors import KernelError
 from numba_grad.runtime import loader
 from tests.processes import output_of, run_python, start
+from tests.threads import run_in_threads
 
 INT64 = ctypes.c_int64
 
@@ -138,11 +139,7 @@ def test_threads_may_build_at_once():
     def work(thread):
         results[thread] = [build.build(source_of_kernel(20 + k)).address for k in range(4)]
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(6))
     assert len({tuple(addresses) for addresses in results.values()}) == 1
     assert build.statistics().compilations == before + 4
 

@@ -3,7 +3,6 @@ and the errors of single launches."""
 
 import gc
 import itertools
-import threading
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.streams import Stream
 from numba_grad.runtime.cuda.stretches import Stretches
 from tests.cuda.host_driver import HostDriver, HostExecutable, installed
+from tests.threads import run_in_threads
 
 XS = np.linspace(0.5, 1.5, 7)
 
@@ -177,23 +177,14 @@ def test_a_loop_runs_in_the_stream_of_its_call(late):
 def test_threads(emulated):
     f = ng.jit(descent)
     found = [[] for _ in range(4)]
-    errors = []
 
     def work(k):
-        try:
-            x = ng.tensor((1 + 0.1 * k) * XS, device="cuda:0")
-            for _ in range(3):
-                with ng.cuda.stream(ng.cuda.Stream()):
-                    found[k].append(f(x, ng.tensor(20.0 + k, device="cuda:0")).tolist())
-        except BaseException as error:
-            errors.append(error)
+        x = ng.tensor((1 + 0.1 * k) * XS, device="cuda:0")
+        for _ in range(3):
+            with ng.cuda.stream(ng.cuda.Stream()):
+                found[k].append(f(x, ng.tensor(20.0 + k, device="cuda:0")).tolist())
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    run_in_threads(work, range(4))
     for k, values in enumerate(found):
         expected = descent((1 + 0.1 * k) * XS, 20.0 + k)
         np.testing.assert_allclose(values, [expected] * 3, rtol=1e-12)
