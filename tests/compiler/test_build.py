@@ -17,14 +17,9 @@ from numba_grad.runtime import loader
 from tests.processes import output_of, run_python, start
 from tests.threads import run_in_threads
 
+pytestmark = pytest.mark.usefixtures("directory")
+
 INT64 = ctypes.c_int64
-
-
-@pytest.fixture(autouse=True)
-def directory(tmp_path):
-    path = tmp_path / "cache"
-    with configure(cache_directory=path):
-        yield path
 
 
 def source_of_kernel(number):

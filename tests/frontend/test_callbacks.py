@@ -17,12 +17,6 @@ VECTOR = ng.ShapeDtypeStruct((3,), np.float64)
 NUMBER = ng.ShapeDtypeStruct((), np.float64)
 
 
-@pytest.fixture(params=["native", "reference"])
-def engine(request):
-    with ng.configure(engine=request.param):
-        yield request.param
-
-
 def sine(x):
     return np.sin(x)
 

@@ -19,12 +19,6 @@ X = np.array([0.5, -1.25, 2.0, 0.125])
 FLOAT64, INT64 = np.dtype(np.float64), np.dtype(np.int64)
 
 
-@pytest.fixture(params=["native", "reference"])
-def engine(request):
-    with ng.configure(engine=request.param):
-        yield request.param
-
-
 def cube_kernel(x, out):
     """x * x * x"""
     for i in range(x.shape[0]):
