@@ -1,6 +1,5 @@
 """What all tests share."""
 
-
 import os
 import sys
 from collections.abc import Iterator

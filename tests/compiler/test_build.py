@@ -4,7 +4,6 @@ import signal
 import struct
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from numba_grad.compiler.building import build, cache, processor
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
 from numba_grad.runtime import loader
-from tests.processes import output_of, run_python, start
+from tests.processes import output_of, run_python, start, wait_until
 from tests.threads import run_in_threads
 
 pytestmark = pytest.mark.usefixtures("directory")
@@ -35,13 +34,6 @@ def run(kernel, x):
     args = np.array([x.ctypes.data])
     function = ctypes.CFUNCTYPE(None, INT64, INT64, INT64)(kernel.address)
     function(args.ctypes.data, 0, len(x))
-
-
-def wait_until(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def test_kernels_compute():

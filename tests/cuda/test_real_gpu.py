@@ -23,13 +23,7 @@ from tests.cuda.requirements import needs_compiler
 from tests.processes import run_python
 from tests.threads import run_in_threads
 
-pytestmark = pytest.mark.cuda
-
-
-@pytest.fixture(autouse=True)
-def _a_gpu():
-    if not cuda.is_available():
-        pytest.skip("needs an NVIDIA GPU")
+pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("real_gpu")]
 
 
 KERNEL = """\

@@ -55,10 +55,13 @@ def newton(a):
     return ng.while_loop(lambda x: np.abs(x * x - a) > 1e-13, lambda x: (x + a / x) / 2, a)
 
 
-def counted(a, count):
+def counted(a, count, memory=None):
     """A `while` whose number of steps is an argument."""
     return ng.while_loop(
-        lambda c: c[0] < count, lambda c: (c[0] + 1, np.sin(c[1] * a) + 0.1 * c[1] * c[1]), (0, a)
+        lambda c: c[0] < count,
+        lambda c: (c[0] + 1, np.sin(c[1] * a) + 0.1 * c[1] * c[1]),
+        (0, a),
+        memory=memory,
     )[1]
 
 
