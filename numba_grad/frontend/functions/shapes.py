@@ -227,6 +227,13 @@ def _axis_list(operation: str, axis: int | Sequence[int], rank: int) -> list[int
     return [normalize_axis(operation, a, rank) for a in axes]
 
 
+def along_one_axis(operation: str, x: Node, axis: int | None) -> tuple[Node, int]:
+    """`x`, and the number of its axis; with None, all its elements along one."""
+    if axis is None:
+        return reshape_node(x, (x.type.size,)), 0
+    return x, normalize_axis(operation, axis, len(x.shape))
+
+
 def expand_dims(x: ArrayLike, axis: int | Sequence[int] = 0) -> "Tensor":
     """New axes of size 1, at positions `axis` of the result."""
     node = as_node(x)
@@ -500,11 +507,7 @@ def cycled(x: Node, size: int) -> Node:
 
 def repeat(x: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> "Tensor":
     """Each element along `axis` repeated so many times; of the flattened `x` by default."""
-    node = as_node(x)
-    if axis is None:
-        node = reshape_node(node, (node.type.size,))
-        axis = 0
-    number = normalize_axis("repeat", axis, len(node.shape))
+    node, number = along_one_axis("repeat", as_node(x), axis)
     given = node_of(repeats)
     counts = np.asarray(repeats) if given is None else value_of(given, "repeat")
     if counts.size != 1:
