@@ -95,6 +95,11 @@ def reshape(x: Node, shape: tuple[int, ...]) -> Node:
     return record(OPS["reshape"], (x,), shape_params(shape))
 
 
+def flattened(x: Node) -> Node:
+    """All elements of `x` along one axis, in row-major order."""
+    return reshape(x, (x.type.size,))
+
+
 @functools.lru_cache(maxsize=1 << 14)
 def shape_params(shape: tuple[int, ...]) -> SharedParams:
     return SharedParams(shape=shape)

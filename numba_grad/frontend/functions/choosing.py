@@ -22,7 +22,7 @@ from numba_grad.frontend.inputs.arrays import (
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import broadcast_shapes
 from numba_grad.graph.walk import is_traced
-from numba_grad.ops.families import broadcast_to, cast, full, placed, reshape, zeros_like
+from numba_grad.ops.families import broadcast_to, cast, flattened, full, placed, reshape, zeros_like
 from numba_grad.ops.index_expressions import assign_index, take_index
 from numba_grad.ops.indexing import gather
 
@@ -49,13 +49,13 @@ def argwhere(x: ArrayLike) -> "Tensor":
 def flatnonzero(x: ArrayLike) -> "Tensor":
     """The numbers, in row-major order, of the elements that are not 0. Computes `x` now."""
     node = as_node(x)
-    return nonzero(reshape(node, (node.type.size,)))[0]
+    return nonzero(flattened(node))[0]
 
 
 def extract(condition: ArrayLike, x: ArrayLike) -> "Tensor":
     """The elements of `x` where the condition is true, in row-major order."""
     mask, node = cast(as_node(condition), BOOL), as_node(x)
-    return compress(reshape(mask, (mask.type.size,)), reshape(node, (node.type.size,)))
+    return compress(flattened(mask), flattened(node))
 
 
 def compress(condition: ArrayLike, x: ArrayLike, axis: int | None = None) -> "Tensor":

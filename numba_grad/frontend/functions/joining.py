@@ -30,7 +30,7 @@ from numba_grad.frontend.inputs.arrays import (
 )
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes, normalize_axis
-from numba_grad.ops.families import broadcast_to, cast
+from numba_grad.ops.families import broadcast_to, cast, flattened
 from numba_grad.ops.families import reshape as reshape_node
 from numba_grad.ops.index_expressions import take_index
 from numba_grad.ops.indexing import out_of_range
@@ -77,7 +77,7 @@ def concatenate(
     """
     nodes = _one_dtype("concatenate", arrays, dtype, casting)
     if axis is None:
-        nodes = tuple([reshape_node(x, (x.type.size,)) for x in nodes])
+        nodes = tuple([flattened(x) for x in nodes])
         axis = 0
     number = normalize_axis("concatenate", axis, len(nodes[0].shape))
     return wrap(concatenated(nodes, number))
