@@ -12,6 +12,7 @@ import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.errors import TracingError
 from numba_grad.testing import check_gradients
+from tests.frontend.jit_and_vmap import check_jit_and_vmap
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((3, 4, 2))
@@ -371,14 +372,7 @@ def test_derivatives_of_functions(name):
 @pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_jit_and_vmap(name):
-    f, *arrays = DIFFERENTIABLE[name]
-    arrays = [ng.tensor(x) for x in arrays]
-    expected = f(*arrays).numpy()
-    np.testing.assert_allclose(ng.jit(f)(*arrays), expected, rtol=1e-13)
-    batches = [np.stack([x.numpy(), 2 * x.numpy()]) for x in arrays]
-    many = ng.vmap(f)(*batches).numpy()
-    for k in range(2):
-        np.testing.assert_allclose(many[k], f(*[ng.tensor(b[k]) for b in batches]), rtol=1e-13)
+    check_jit_and_vmap(*DIFFERENTIABLE[name])
 
 
 WRITES = [

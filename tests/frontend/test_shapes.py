@@ -9,6 +9,7 @@ from hypothesis.extra import numpy as hnp
 import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.testing import check_gradients
+from tests.frontend.jit_and_vmap import check_jit_and_vmap
 
 X = np.random.default_rng(4).standard_normal((3, 4))
 Y = np.random.default_rng(5).standard_normal((2, 4))
@@ -179,10 +180,7 @@ def test_derivatives_to_second_order(name):
 @pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", sorted(set(DIFFERENTIABLE) - {"trim_zeros"}))
 def test_jit_and_vmap(name):
-    f, *arrays = DIFFERENTIABLE[name]
-    np.testing.assert_allclose(ng.jit(f)(*arrays), f(*arrays), rtol=1e-14)
-    many = ng.vmap(f)(*[np.stack([x, -x]) for x in arrays])
-    np.testing.assert_allclose(many[1], f(*[-x for x in arrays]), rtol=1e-14)
+    check_jit_and_vmap(*DIFFERENTIABLE[name])
 
 
 @pytest.mark.parametrize(

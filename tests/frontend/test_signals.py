@@ -6,6 +6,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.errors import DTypeError, ShapeError, TracingError
 from numba_grad.testing import check_gradients
+from tests.frontend.jit_and_vmap import check_jit_and_vmap
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal(9)
@@ -257,11 +258,7 @@ def test_derivative_of_bincount():
 @pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_jit_and_vmap_give_the_same(name):
-    f, *arrays = DIFFERENTIABLE[name]
-    expected = f(*arrays).numpy()
-    np.testing.assert_allclose(ng.jit(f)(*arrays), expected, rtol=1e-12, atol=1e-14)
-    stacks = [np.stack([a, a]) for a in arrays]
-    np.testing.assert_allclose(ng.vmap(f)(*stacks)[1], expected, rtol=1e-12, atol=1e-14)
+    check_jit_and_vmap(*DIFFERENTIABLE[name], rtol=1e-12, atol=1e-14)
 
 
 def test_gradients_of_a_convolution_in_kernels():

@@ -7,6 +7,7 @@ import numba_grad as ng
 from numba_grad.compiler.building import build
 from numba_grad.errors import AxisError, DTypeError, ShapeError, TracingError
 from numba_grad.testing import check_gradients
+from tests.frontend.jit_and_vmap import check_jit_and_vmap
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((3, 5))
@@ -207,10 +208,7 @@ def test_derivatives_to_second_order(name, numpy_engine):
 @pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_jit_and_vmap_give_the_same(name):
-    f, x = DIFFERENTIABLE[name]
-    expected = np.asarray(f(x))
-    np.testing.assert_array_equal(ng.jit(f)(x), expected)
-    np.testing.assert_array_equal(ng.vmap(f)(np.stack([x, x]))[1], expected)
+    check_jit_and_vmap(*DIFFERENTIABLE[name])
 
 
 EDGES = np.linspace(-2, 2, 9)
