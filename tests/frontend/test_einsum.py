@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.testing import check_gradients
-from tests.frontend.jit_and_vmap import check_jit_and_vmap
+from tests.frontend.agreement import check_jit_and_vmap
 from tests.processes import run_python
 
 RNG = np.random.default_rng(11)

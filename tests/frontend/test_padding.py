@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.testing import check_gradients
-from tests.frontend.jit_and_vmap import check_jit_and_vmap
+from tests.frontend.agreement import check_jit_and_vmap
 
 X = np.random.default_rng(2).standard_normal((3, 4))
 OPTIONS = {

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.testing import check_gradients
-from tests.frontend.jit_and_vmap import check_jit_and_vmap
+from tests.frontend.agreement import check_jit_and_vmap
 
 RNG = np.random.default_rng(7)
 X = RNG.standard_normal((3, 4, 2))

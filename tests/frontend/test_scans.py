@@ -7,7 +7,7 @@ import scipy.special
 import numba_grad as ng
 from numba_grad.errors import AxisError, ShapeError
 from numba_grad.testing import check_gradients
-from tests.frontend.jit_and_vmap import check_jit_and_vmap
+from tests.frontend.agreement import check_jit_and_vmap
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((3, 5))
