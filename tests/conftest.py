@@ -1,8 +1,9 @@
 """What all tests share."""
 
-import importlib
 import os
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +11,50 @@ import pytest
 # tested in test_first_tier.py, tests/autograd, the documentation and the examples.
 os.environ.setdefault("NUMBA_GRAD_ENGINE", "fused")
 
+# Below, as they read the setting.
+from numba_grad.compiler.building import cache
+from numba_grad.config import configure
+from numba_grad.transforms import python_loops
+
+
+@pytest.fixture(params=["reference", "native"])
+def engine(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The test runs once on each engine."""
+    with configure(engine=request.param):
+        yield request.param
+
+
+@pytest.fixture
+def reference_engine() -> Iterator[None]:
+    """Node by node, and users' kernels as Python: for tests of breadth, as compiling takes long."""
+    with configure(engine="reference"):
+        yield
+
+
+@pytest.fixture
+def native_engine() -> Iterator[None]:
+    """As by default: small graphs run operation by operation."""
+    with configure(engine="native"):
+        yield
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache with nothing in it, which no warning was given about."""
+    monkeypatch.setattr(cache, "_warned", set())
+    with configure(cache_directory=tmp_path / "cache"):
+        yield tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cache for the tests of one file, so that kernels are compiled in them."""
+    with configure(cache_directory=tmp_path_factory.mktemp("cache")):
+        yield
+
 
 @pytest.fixture
 def loops_stay_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python loops are planned step by step, however long they are: for tests of how."""
-    # Not imported above, where the setting is not made yet.
-    python_loops = importlib.import_module("numba_grad.transforms.python_loops")
     monkeypatch.setattr(python_loops, "FEWEST_NODES", sys.maxsize)
     monkeypatch.setattr(python_loops, "FEWEST_NODES_COMPILED", sys.maxsize)

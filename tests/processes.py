@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,3 +57,11 @@ def run_python(
     """The output of a process that `start` starts."""
     process = start(code, *arguments, options=options, **environment)
     return output_of(process, given=given, seconds=seconds, quietly=quietly)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
+    """For what another process does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)

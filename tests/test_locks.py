@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from numba_grad.locks import new_lock
+from tests.threads import run_in_threads
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
@@ -56,17 +57,13 @@ def test_a_child_of_the_thread_that_holds_it_leaves_it_in_peace():
 def test_threads_exclude_each_other():
     lock, total = new_lock(), [0]
 
-    def count():
+    def count(_):
         for _ in range(2000):
             with lock:
                 seen = total[0]
                 total[0] = seen + 1
 
-    threads = [threading.Thread(target=count) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(count, range(4))
     assert total[0] == 8000
 
 

@@ -1,10 +1,11 @@
 """Communication between the processes of an MPI job: `ng.mpi`.
 
-Functions have the names of mpi4py's and their order of arguments, on arrays of any dtype. They work
-in `jit`, loops and define by run, and are differentiable to any order. The convention is the plain
-linear adjoint: of `y = A x` over all ranks, the cotangent of `x` is the transpose of `A` applied to
-the cotangents of all ranks. So the gradient of a loss that each rank has is that of the *sum* of
-all these losses; `ng.value_and_grad(f, comm=comm)` counts it once.
+Functions have the names of mpi4py's and their order of arguments, on arrays of any dtype; `comm` is
+one of its communicators, MPI.COMM_WORLD by default. They work in `jit`, loops and define by run,
+and are differentiable to any order. The convention is the plain linear adjoint: of `y = A x` over
+all ranks, the cotangent of `x` is the transpose of `A` applied to the cotangents of all ranks. So
+the gradient of a loss that each rank has is that of the *sum* of all these losses;
+`ng.value_and_grad(f, comm=comm)` counts it once.
 
 Every rank must communicate, differentiate and ask for gradients in the same order. What a rank does
 with a result does not matter.

@@ -25,7 +25,7 @@ from numba_grad.frontend.inputs.arrays import (
 )
 from numba_grad.frontend.namespaces import namespace
 from numba_grad.graph.node import OPS, Node
-from numba_grad.ops.families import cast, full, reshape
+from numba_grad.ops.families import cast, flattened, full, reshape
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensors.tensor import Tensor
@@ -109,7 +109,7 @@ def polydiv(u: ArrayLike, v: ArrayLike) -> "tuple[Tensor, Tensor]":
     if any(len(z.shape) > 1 or not z.type.size for z in nodes.values()):
         got: dict[str, object] = {name: z.type for name, z in nodes.items()}
         raise ShapeError(explain("polydiv", "coefficients are 1-d, one or more", got=got))
-    rest, divisor = (reshape(z, (z.type.size,)) for z in (dividend, divisor))
+    rest, divisor = (flattened(z) for z in (dividend, divisor))
     size, extra = rest.shape[0], rest.shape[0] - divisor.shape[0]
     factor = OPS["reciprocal"](part(divisor, 0, 0, 1))
     quotient = []
@@ -143,7 +143,7 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> "Tensor":
     node = _coefficients("polyint", p)
     order = _order("polyint", m)
     constants = as_node(0.0 if k is None else k)
-    constants = reshape(constants, (constants.type.size,))
+    constants = flattened(constants)
     if constants.shape[0] != 1 and constants.shape[0] < order:
         got: dict[str, object] = {"k": constants.type, "m": order}
         raise ShapeError(explain("polyint", "needs one constant, or m of them", got=got))

@@ -95,6 +95,11 @@ def reshape(x: Node, shape: tuple[int, ...]) -> Node:
     return record(OPS["reshape"], (x,), shape_params(shape))
 
 
+def flattened(x: Node) -> Node:
+    """All elements of `x` along one axis, in row-major order."""
+    return reshape(x, (x.type.size,))
+
+
 @functools.lru_cache(maxsize=1 << 14)
 def shape_params(shape: tuple[int, ...]) -> SharedParams:
     return SharedParams(shape=shape)
@@ -560,13 +565,11 @@ def reduction(
     )
 
 
-def position_reduction(
-    name: str, *, reference: Callable[..., np.ndarray], dtypes: str, no_vjp: str
-) -> Op:
+def position_reduction(name: str, reference: Callable[..., np.ndarray]) -> Op:
     """An op that finds a position along one `axis` (not negative), which disappears."""
 
     def infer(x: Type, *, axis: int) -> Type:
-        _check_reduced(name, x, (axis,), dtypes)
+        _check_reduced(name, x, (axis,), ALL)
         _check_not_empty(name, x, (axis,))
         return array_type(x.shape[:axis] + x.shape[axis + 1 :], np.dtype(np.int64))
 
@@ -579,9 +582,9 @@ def position_reduction(
         reference=reference,
         saves=(),
         samples=((-3, 3),),
-        dtypes=dtypes,
+        dtypes=ALL,
         example=position_examples,
-        extras={"identity": None, "no_vjp": no_vjp},
+        extras={"identity": None, "no_vjp": "a position is an integer"},
     )
 
 

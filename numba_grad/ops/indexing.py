@@ -12,13 +12,13 @@ anybody looks at the error.
 user's array had its axes in another order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from numba_grad.errors import DTypeError, ShapeError, explain
-from numba_grad.graph.node import OPS, Node, record
+from numba_grad.graph.node import OPS, Node, Op, record
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.families import (
     ALL,
@@ -222,44 +222,6 @@ def _infer_scatter(
     return x
 
 
-def _infer_scatter_add(
-    x: Type, v: Type, *indices: Type, checked: bool = True, named_axes: Axes = None
-) -> Type:
-    return _infer_scatter("scatter_add", x, v, indices, named_axes)
-
-
-def _infer_scatter_set(
-    x: Type, v: Type, *indices: Type, checked: bool = True, named_axes: Axes = None
-) -> Type:
-    return _infer_scatter("scatter_set", x, v, indices, named_axes)
-
-
-def _scatter_add_reference(
-    x: np.ndarray,
-    v: np.ndarray,
-    *indices: np.ndarray,
-    checked: bool = True,
-    named_axes: Axes = None,
-) -> np.ndarray:
-    _check_arrays("scatter_add", x, indices, named_axes)
-    result = x.copy()
-    np.add.at(result, indices, v)
-    return result
-
-
-def _scatter_set_reference(
-    x: np.ndarray,
-    v: np.ndarray,
-    *indices: np.ndarray,
-    checked: bool = True,
-    named_axes: Axes = None,
-) -> np.ndarray:
-    _check_arrays("scatter_set", x, indices, named_axes)
-    result = x.copy()
-    result[indices] = v
-    return result
-
-
 def _scatter_add_vjp(
     k: int, g: Node, out: Node, x: Node, v: Node, *indices: Node, **params: Any
 ) -> Node | None:
@@ -292,7 +254,48 @@ def _is_last_duplicate(sizes: Shape, indices: Sequence[Node], params: dict[str, 
     return OPS["equal"](gather(written, *indices, **params), own)
 
 
-def _batch_scatter(name: str) -> Any:
+def _scatter_examples(rng: "np.random.Generator") -> list[Any]:
+    return [
+        (
+            (x, array_of(rng, *indices[0].shape, *x.shape[len(indices) :]), *indices),
+            {"checked": True},
+        )
+        for x, indices in _index_examples(rng)
+    ]
+
+
+def _scatter_add_jvp(
+    tangents: Sequence[Node | None], out: Node, x: Node, v: Node, *indices: Node, **params: Any
+) -> Node | None:
+    of_x, of_v, *_ = tangents
+    return of_x if of_v is None else linear(tangents, out, x, v, *indices, **params)
+
+
+def _scatter(
+    name: str,
+    write: Callable[[np.ndarray, tuple[np.ndarray, ...], np.ndarray], None],
+    vjp: Callable[..., Node | None],
+    jvp: Callable[..., Node | None],
+) -> Op:
+    """`x` after `write(x, indices, v)`."""
+
+    def infer(
+        x: Type, v: Type, *indices: Type, checked: bool = True, named_axes: Axes = None
+    ) -> Type:
+        return _infer_scatter(name, x, v, indices, named_axes)
+
+    def reference(
+        x: np.ndarray,
+        v: np.ndarray,
+        *indices: np.ndarray,
+        checked: bool = True,
+        named_axes: Axes = None,
+    ) -> np.ndarray:
+        _check_arrays(name, x, indices, named_axes)
+        result = x.copy()
+        write(result, indices, v)
+        return result
+
     def batch(
         is_batched: Sequence[bool],
         x: Node,
@@ -311,52 +314,23 @@ def _batch_scatter(name: str) -> Any:
         )
         return record(OPS[name], operands, _params(checked, _renamed(indices, named_axes)))
 
-    return batch
-
-
-def _scatter_examples(rng: "np.random.Generator") -> list[Any]:
-    return [
-        (
-            (x, array_of(rng, *indices[0].shape, *x.shape[len(indices) :]), *indices),
-            {"checked": True},
-        )
-        for x, indices in _index_examples(rng)
-    ]
-
-
-def _scatter_add_jvp(
-    tangents: Sequence[Node | None], out: Node, x: Node, v: Node, *indices: Node, **params: Any
-) -> Node | None:
-    of_x, of_v, *_ = tangents
-    return of_x if of_v is None else linear(tangents, out, x, v, *indices, **params)
+    return structural(
+        name,
+        family="indexing",
+        input_names=("x", "v", "index"),
+        infer=infer,
+        reference=reference,
+        vjp=vjp,
+        batch=batch,
+        saves=("inputs",),
+        dtypes=ALL,
+        example=_scatter_examples,
+        jvp=jvp,
+    )
 
 
 # Duplicates add up.
-scatter_add = structural(
-    "scatter_add",
-    family="indexing",
-    input_names=("x", "v", "index"),
-    infer=_infer_scatter_add,
-    reference=_scatter_add_reference,
-    vjp=_scatter_add_vjp,
-    batch=_batch_scatter("scatter_add"),
-    saves=("inputs",),
-    dtypes=ALL,
-    example=_scatter_examples,
-    jvp=_scatter_add_jvp,
-)
+scatter_add = _scatter("scatter_add", np.add.at, _scatter_add_vjp, _scatter_add_jvp)
 
 # Of duplicates the last in the order of the index arrays stays, as in NumPy's assignment.
-scatter_set = structural(
-    "scatter_set",
-    family="indexing",
-    input_names=("x", "v", "index"),
-    infer=_infer_scatter_set,
-    reference=_scatter_set_reference,
-    vjp=_scatter_set_vjp,
-    batch=_batch_scatter("scatter_set"),
-    saves=("inputs",),
-    dtypes=ALL,
-    example=_scatter_examples,
-    jvp=linear,
-)
+scatter_set = _scatter("scatter_set", np.ndarray.__setitem__, _scatter_set_vjp, linear)

@@ -114,27 +114,20 @@ def _extreme_jvp(tangents: Sequence[Node], out: Node, x: Node, axes: Axes) -> No
     return sum(chosen, axes=axes) / sum(cast(is_extreme, x.dtype), axes=axes)
 
 
-max = reduction(
-    "max",
-    identity=None,
-    combine="reduce_maximum({accumulator}, {value})",
-    reference=lambda x, axes: np.maximum.reduce(x, axis=axes),
-    vjp=(_extreme_vjp,),
-    dtypes=ALL,
-    saves=("inputs", "out"),
-    jvp=_extreme_jvp,
-)
+def _extreme(name: str, ufunc: np.ufunc) -> Op:
+    return reduction(
+        name,
+        identity=None,
+        combine=f"reduce_{ufunc.__name__}({{accumulator}}, {{value}})",
+        reference=lambda x, axes: ufunc.reduce(x, axis=axes),
+        vjp=(_extreme_vjp,),
+        dtypes=ALL,
+        saves=("inputs", "out"),
+        jvp=_extreme_jvp,
+    )
 
-min = reduction(
-    "min",
-    identity=None,
-    combine="reduce_minimum({accumulator}, {value})",
-    reference=lambda x, axes: np.minimum.reduce(x, axis=axes),
-    vjp=(_extreme_vjp,),
-    dtypes=ALL,
-    saves=("inputs", "out"),
-    jvp=_extreme_jvp,
-)
+
+max, min = _extreme("max", np.maximum), _extreme("min", np.minimum)
 
 any = reduction(
     "any",
@@ -182,16 +175,5 @@ gcd_reduce = _of_integers(np.gcd, 0, "gcd({accumulator}, {value})")
 lcm_reduce = _of_integers(np.lcm, 1, "lcm({accumulator}, {value})")
 
 # The first of equals; a NaN before everything.
-argmax = position_reduction(
-    "argmax",
-    reference=lambda x, axis: np.asarray(np.argmax(x, axis=axis)),
-    dtypes=ALL,
-    no_vjp="a position is an integer",
-)
-
-argmin = position_reduction(
-    "argmin",
-    reference=lambda x, axis: np.asarray(np.argmin(x, axis=axis)),
-    dtypes=ALL,
-    no_vjp="a position is an integer",
-)
+argmax = position_reduction("argmax", lambda x, axis: np.asarray(np.argmax(x, axis=axis)))
+argmin = position_reduction("argmin", lambda x, axis: np.asarray(np.argmin(x, axis=axis)))

@@ -16,6 +16,10 @@ def ours(device: str = "cpu") -> Library:
     def tensor(values: Any, requires_grad: bool = False, dtype: str = "float64") -> Any:
         return ng.tensor(values, dtype=dtype, device=device, requires_grad=requires_grad)
 
+    def array(t: Any) -> np.ndarray:
+        assert t.device == device
+        return t.detach().cpu().numpy()
+
     return Library(
         name="numba_grad",
         tensor=tensor,
@@ -29,7 +33,7 @@ def ours(device: str = "cpu") -> Library:
         exp=np.exp,
         sqrt=np.sqrt,
         is_tensor=lambda value: isinstance(value, ng.Tensor),
-        array=lambda t: t.detach().cpu().numpy(),
+        array=array,
     )
 
 

@@ -4,16 +4,17 @@ Nothing is compiled here: sources are counted.
 """
 
 import re
-from collections import Counter, OrderedDict
+from collections import Counter
 
 import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import evaluate, pipeline, plan_cache
-from numba_grad.compiler.building import build, engine_build
+from numba_grad.compiler import evaluate, pipeline
 from tests.compiler.loops_as_written import LOOPS
 from tests.processes import run_python
+
+pytestmark = pytest.mark.usefixtures("not_compiled")
 
 # Lines of the longest kernel, and of all: of a value and its gradient. By hand, a Runge-Kutta step
 # has some 60 forward and 150 backward.
@@ -23,18 +24,6 @@ LINES = 2_000
 QUICK = ("sines", "heat_by_pads", "rows_of_a_parameter", "stacked_as_columns")
 # Of whose first 20 steps so few are alike that their rows are 16 numbers, which are written out.
 BEGINNING = ("numbers_of_a_buffer", "filter_of_numbers")
-
-
-@pytest.fixture(autouse=True)
-def not_compiled(monkeypatch):
-    def kernels(requests):
-        return [build.LoadedKernel(0, x.source, x.key, x.entry_name, x.signature) for x in requests]
-
-    monkeypatch.setattr(engine_build, "build_requests", kernels)
-    # A plan that another process has left on disk says nothing of sources.
-    monkeypatch.setattr(plan_cache, "key_of", lambda graph, target: None)
-    # Nor does a program that another test of this process has read from there.
-    monkeypatch.setattr(evaluate, "_programs", OrderedDict())
 
 
 def sources_by_jit(f, arguments) -> set[str]:

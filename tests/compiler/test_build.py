@@ -4,7 +4,6 @@ import signal
 import struct
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -14,16 +13,12 @@ from numba_grad.compiler.building import build, cache, processor
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
 from numba_grad.runtime import loader
-from tests.processes import output_of, run_python, start
+from tests.processes import output_of, run_python, start, wait_until
+from tests.threads import run_in_threads
+
+pytestmark = pytest.mark.usefixtures("directory")
 
 INT64 = ctypes.c_int64
-
-
-@pytest.fixture(autouse=True)
-def directory(tmp_path):
-    path = tmp_path / "cache"
-    with configure(cache_directory=path):
-        yield path
 
 
 def source_of_kernel(number):
@@ -39,13 +34,6 @@ def run(kernel, x):
     args = np.array([x.ctypes.data])
     function = ctypes.CFUNCTYPE(None, INT64, INT64, INT64)(kernel.address)
     function(args.ctypes.data, 0, len(x))
-
-
-def wait_until(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def test_kernels_compute():
@@ -138,11 +126,7 @@ def test_threads_may_build_at_once():
     def work(thread):
         results[thread] = [build.build(source_of_kernel(20 + k)).address for k in range(4)]
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(6))
     assert len({tuple(addresses) for addresses in results.values()}) == 1
     assert build.statistics().compilations == before + 4
 

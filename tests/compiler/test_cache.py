@@ -8,6 +8,8 @@ from numba_grad.compiler.building import build, cache, processor
 from numba_grad.config import configure
 from tests.processes import output_of, run_python, start
 
+pytestmark = pytest.mark.usefixtures("directory")
+
 KEY, OTHER_KEY = "ab" * 32, "cd" * 32
 CODE = b"object code" * 50
 
@@ -23,14 +25,6 @@ def kernel(args, lo, hi):
 build.build_all([source.replace("{number}", f"{k}.0") for k in range(3)])
 print(build.statistics().compilations, cache.statistics().hits, "numba" in sys.modules)
 """
-
-
-@pytest.fixture(autouse=True)
-def directory(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "_warned", set())
-    path = tmp_path / "cache"
-    with configure(cache_directory=path):
-        yield path
 
 
 def start_process(directory, program=PROGRAM):

@@ -12,14 +12,9 @@ from numba_grad.compiler.cuda import build as cuda_build
 from numba_grad.config import configure
 from numba_grad.errors import ArchiveError, KernelError
 
+pytestmark = pytest.mark.usefixtures("directory")
+
 CODE = b"object code" * 50
-
-
-@pytest.fixture(autouse=True)
-def directory(tmp_path):
-    path = tmp_path / "cache"
-    with configure(cache_directory=path):
-        yield path
 
 
 @pytest.fixture

@@ -9,16 +9,11 @@ import pytest
 import numba_grad as ng
 from numba_grad.compiler.building.build import build
 from numba_grad.compiler.kernel_language import vector_functions
-from numba_grad.config import configure
+
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 INT64 = ctypes.c_int64
 VALUES = np.random.default_rng(0).uniform(0.1, 0.9, 16)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory):
-    with configure(cache_directory=tmp_path_factory.mktemp("cache")):
-        yield
 
 
 def run(lines, dtype="float64", words=(0,)):

@@ -86,6 +86,22 @@ def jitted():
     return by_name(X, is_new=True)
 
 
+def check_known_work_beside(first, is_there, may_go_on, expected):
+    """Another thread does what is known while the `first` one is held up."""
+    found = []
+    second = threading.Thread(target=lambda: found.append(known_work()), daemon=True)
+    first.start()
+    assert is_there.wait(LONG)
+    second.start()
+    second.join(LONG)
+    was_done = bool(found)
+    may_go_on.set()
+    first.join(LONG)
+    assert was_done
+    for x, y in zip(found[0], expected, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
 @pytest.mark.parametrize("place", ["segment", "kernel", "kernel, all others on disk"])
 @pytest.mark.parametrize("compiling", [define_by_run, long_graph, jitted])
 def test_what_is_known_does_not_wait_for_what_is_compiled(compiling, place, monkeypatch):
@@ -104,19 +120,9 @@ def test_what_is_known_does_not_wait_for_what_is_compiled(compiling, place, monk
         return own(*arguments)
 
     monkeypatch.setattr(module, name, held_up)
-    made, found = [], []
+    made = []
     first = threading.Thread(target=lambda: made.append(compiling()), daemon=True)
-    second = threading.Thread(target=lambda: found.append(known_work()), daemon=True)
-    first.start()
-    assert is_there.wait(LONG)
-    second.start()
-    second.join(LONG)
-    was_done = bool(found)
-    may_go_on.set()
-    first.join(LONG)
-    assert was_done
-    for x, y in zip(found[0], expected, strict=True):
-        np.testing.assert_array_equal(x, y)
+    check_known_work_beside(first, is_there, may_go_on, expected)
     np.testing.assert_allclose(made[0], new(X), rtol=1e-12)
 
 
@@ -132,18 +138,8 @@ def test_what_is_known_does_not_wait_for_compilers_of_the_user(lock):
             is_there.set()
             may_go_on.wait(2 * LONG)
 
-    found = []
     first = threading.Thread(target=hold, daemon=True)
-    second = threading.Thread(target=lambda: found.append(known_work()), daemon=True)
-    first.start()
-    assert is_there.wait(LONG)
-    second.start()
-    second.join(LONG)
-    was_done = bool(found)
-    may_go_on.set()
-    assert was_done
-    for x, y in zip(found[0], expected, strict=True):
-        np.testing.assert_array_equal(x, y)
+    check_known_work_beside(first, is_there, may_go_on, expected)
 
 
 def test_a_thread_inside_of_numba_may_compute_with_us(monkeypatch):

@@ -1,6 +1,6 @@
 """Small graphs run operation by operation, on kernels that all programs share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,7 @@ from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import TupleType
 from tests.processes import run_python
 
-
-@pytest.fixture(autouse=True)
-def _native_engine() -> Iterator[None]:
-    with configure(engine="native"):
-        yield
+pytestmark = pytest.mark.usefixtures("native_engine")
 
 
 def on_first_tier(out: Node) -> np.ndarray:

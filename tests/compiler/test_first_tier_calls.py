@@ -1,6 +1,6 @@
 """Small graphs with loops, branches and calls run operation by operation."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,7 @@ from numba_grad.compiler import evaluate, programs
 from numba_grad.compiler.partition.flat_graph import flatten
 from numba_grad.config import configure
 
-
-@pytest.fixture(autouse=True)
-def _native_engine() -> Iterator[None]:
-    with configure(engine="native"):
-        yield
+pytestmark = pytest.mark.usefixtures("native_engine")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from numba_grad.compiler.building import build, cache, kernel_image
-from numba_grad.config import config, configure
+from numba_grad.config import config
 from numba_grad.runtime import object_files
 from tests.processes import run_python
 
@@ -30,13 +30,6 @@ print(x.grad.numpy().tobytes().hex())
 print(build.statistics().compilations, len(image), *[key for key, _ in image.values()])
 """
 SINES = "np.sin(x) * x"
-
-
-@pytest.fixture
-def directory(tmp_path):
-    path = tmp_path / "cache"
-    with configure(cache_directory=path):
-        yield path
 
 
 def run(directory, function=SINES):

@@ -12,8 +12,9 @@ from numba_grad.compiler.building.build import KernelRequest, build, build_reque
 from numba_grad.compiler.code_generation import has_fma
 from numba_grad.compiler.kernel_language import meanings
 from numba_grad.compiler.kernel_language.instructions import QuickBuilder
-from numba_grad.config import configure
 from numba_grad.errors import KernelError
+
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 INT64 = ctypes.c_int64
 DTYPES = {
@@ -23,12 +24,6 @@ DTYPES = {
         *("float16", "float32", "float64", "complex64", "complex128"),
     )
 } | {"bool_": np.dtype(bool)}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory):
-    with configure(cache_directory=tmp_path_factory.mktemp("cache")):
-        yield
 
 
 def run(source, *words, start=0, stop):

@@ -15,17 +15,12 @@ import pytest
 from numba_grad.compiler.building.build import build
 from numba_grad.compiler.elementary import exponential, llvm_writer, power, trigonometric
 from numba_grad.compiler.kernel_language import mathematics
-from numba_grad.config import configure
 from tests.complex_grid import AS_IN_C99, complex_grid, different_numbers, values_by_numpy
+
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 INT64 = ctypes.c_int64
 INF, NAN = math.inf, math.nan
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory):
-    with configure(cache_directory=tmp_path_factory.mktemp("cache")):
-        yield
 
 
 def kernel_of(name, *dtypes, result, remark=""):

@@ -12,22 +12,12 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler import plan_cache
-from numba_grad.compiler.building import build, engine_build
 from numba_grad.compiler.segment_program import LINES_OF_KERNEL
+
+pytestmark = pytest.mark.usefixtures("not_compiled")
 
 ARGUMENT = re.compile(r"= (buffer|integer)\(args")  # a line for each value from outside
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
-
-
-@pytest.fixture(autouse=True)
-def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    def kernels(requests: list[build.KernelRequest]) -> list[build.LoadedKernel]:
-        return [build.LoadedKernel(0, x.source, x.key, x.entry_name, x.signature) for x in requests]
-
-    monkeypatch.setattr(engine_build, "build_requests", kernels)
-    # A plan that another process has left on disk says nothing of sources.
-    monkeypatch.setattr(plan_cache, "key_of", lambda graph, target: None)
 
 
 def array(*shape: int) -> np.ndarray:

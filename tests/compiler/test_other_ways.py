@@ -10,19 +10,10 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.compiler.building import build, engine_build
 from perf import implementations
 
 WORKLOADS = ("heat_adjoint", "jacobi", "wave_inversion")  # with arrays in each step
 MOST = 1.3
-
-
-@pytest.fixture
-def not_compiled(monkeypatch):
-    def kernels(requests):
-        return [build.LoadedKernel(0, x.source, x.key, x.entry_name, x.signature) for x in requests]
-
-    monkeypatch.setattr(engine_build, "build_requests", kernels)
 
 
 def kernels_of_workload(name, way, monkeypatch):

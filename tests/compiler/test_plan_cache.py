@@ -17,6 +17,8 @@ from numba_grad.ops import movement, reductions
 from numba_grad.runtime.plan import Control, ErrorSite, Plan
 from tests.processes import output_of, run_python, start
 
+pytestmark = pytest.mark.usefixtures("directory")
+
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
 # Prints the bits of results, kernels compiled, and which modules that lower graphs were imported.
@@ -40,13 +42,6 @@ modules = [f"numba_grad.compiler.{name}" for name in ("pipeline", "first_tier.pl
 print(*[name for name in modules if name in sys.modules])
 print("numba" in sys.modules)
 """
-
-
-@pytest.fixture(autouse=True)
-def directory(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "_warned", set())
-    with configure(cache_directory=tmp_path / "cache"):
-        yield tmp_path / "cache"
 
 
 @pytest.fixture

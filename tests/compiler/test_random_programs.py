@@ -39,11 +39,15 @@ STATEMENTS = {
     "outer": lambda a, b: np.exp(-((a[:, :1] - b[:1, :]) ** 2)),
     "pairs": lambda a, b: a + ((a[:, :1] - a[:, 0][None, :]) * b[:, :ROWS]).sum(axis=1)[:, None],
 }
-programs = st.lists(
-    st.tuples(st.sampled_from(sorted(STATEMENTS)), st.integers(0, 5), st.integers(0, 5)),
-    min_size=1,
-    max_size=12,
-)
+
+
+def programs_of(statements, longest=12):
+    places = st.integers(0, 5)
+    lines = st.tuples(st.sampled_from(sorted(statements)), places, places)
+    return st.lists(lines, min_size=1, max_size=longest)
+
+
+programs = programs_of(STATEMENTS)
 
 
 # A kernel in a chain of rows would write over rows that another one has yet to read.
@@ -56,13 +60,13 @@ WRITTEN_OVER = [
 CHAINED = [("rows", 1, 1), ("rows", 2, 2), ("rows", 3, 3), ("rows", 4, 4)]
 
 
-def loss_of(lines):
+def loss_of(lines, statements=STATEMENTS):
     def loss(x, y):
         values = [x, y]
         for name, a, b in lines:
             # Of the last six, so that programs are deep.
             recent = values[-6:]
-            values.append(STATEMENTS[name](recent[a % len(recent)], recent[b % len(recent)]))
+            values.append(statements[name](recent[a % len(recent)], recent[b % len(recent)]))
         return sum([(value * value).mean() for value in values[-3:]])
 
     return loss

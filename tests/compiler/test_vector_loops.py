@@ -12,7 +12,8 @@ import numba_grad as ng
 from numba_grad.compiler.building.build import build
 from numba_grad.compiler.code_generation import has_masks, vector_bytes
 from numba_grad.compiler.kernel_language import plain_loops, sources, vector_loops
-from numba_grad.config import configure
+
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 INT64 = ctypes.c_int64
 # Bytes of a vector, and whether elements of it may be left out; without any, LLVM's passes.
@@ -83,12 +84,6 @@ def kernel(args, lo, hi):
     z = buffer(args, 6, {dtype})
     tag{tag} = integer(args, 0)
 {body.format(number=dtype)}"""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory):
-    with configure(cache_directory=tmp_path_factory.mktemp("cache")):
-        yield
 
 
 def kernel_for(body, dtype, processor, monkeypatch, *, is_long=False):

@@ -82,3 +82,9 @@ def last_gpu(request: pytest.FixtureRequest) -> Iterator[str]:
     if not is_available():
         pytest.skip("needs an NVIDIA GPU")
     yield f"cuda:{device_count() - 1}"
+
+
+@pytest.fixture
+def real_gpu() -> None:
+    if not is_available():
+        pytest.skip("needs an NVIDIA GPU")

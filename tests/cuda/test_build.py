@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from numba_grad.errors import KernelError
 from numba_grad.frontend.compiled_functions.lowered import LoweredKernel
 from numba_grad.runtime.cuda.conditional_nodes import CHOICE_SOURCE, DECISION_SOURCE
 from tests.cuda.requirements import needs_compiler
-from tests.processes import output_of, run_python
+from tests.processes import output_of, run_python, wait_until
 
 SOURCE = """\
 @cuda.jit(device=True)
@@ -198,13 +197,6 @@ def start_process(directory, count, *, from_stdin=False):
         process.stdin.close()
         process.stdin = None
     return process
-
-
-def wait_until(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def is_running(process_id):

@@ -3,13 +3,13 @@
 import gc
 import random
 import sys
-import threading
 
 import numpy as np
 import pytest
 
 import numba_grad as ng
 from numba_grad.frontend import cuda
+from tests.threads import run_in_threads
 
 ROUNDS = 60
 
@@ -49,31 +49,18 @@ def many_switches():
 
 @pytest.mark.thorough(but="late")
 def test_threads_do_not_disturb_each_other(emulated, many_switches):
-    errors = []
-
     @ng.jit  # here: a driver's own
     @ng.value_and_grad
     def function(x):
         return (np.exp(x) * np.sin(x)).sum() + (x * x).max()
 
-    def repeat(work, seed):
+    def repeat(seed):
         chance = random.Random(seed)
-        try:
-            for _ in range(ROUNDS):
-                work(chance, function)
-        except BaseException as error:
-            errors.append(error)
+        for _ in range(ROUNDS):
+            works[seed](chance, function)
 
-    threads = [
-        threading.Thread(target=repeat, args=(work, seed), daemon=True)
-        for seed, work in enumerate((compute, compute, compute, wait, lend, lend))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(300)  # seconds, of which it takes a few
-        assert not thread.is_alive(), "threads wait for each other"
-    assert errors == []
+    works = (compute, compute, compute, wait, lend, lend)
+    run_in_threads(repeat, range(len(works)))
     gc.collect()
     cuda.synchronize()
     ng.tensor([1.0], device="cuda")  # takes back what was lent

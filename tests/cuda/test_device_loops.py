@@ -11,6 +11,7 @@ from numba_grad.runtime.cuda import device_loops
 from numba_grad.runtime.cuda.interface import NodeKind
 from tests.cuda.test_stretches import (
     XS,
+    check_runs_with_other_arrays,
     chosen_in_trips,
     descent,
     executables,
@@ -114,14 +115,7 @@ def test_more_trips_are_allowed_where_they_are_quick(emulated, monkeypatch):
 
 @pytest.mark.thorough(but="late")
 def test_runs_with_other_arrays(emulated):
-    f = ng.jit(rotating)
-    kept = []
-    for k in range(8):
-        x = (1 + 0.1 * k) * XS
-        on_gpu = ng.tensor(x, device="cuda:0")
-        kept.append((on_gpu, f(on_gpu, ng.tensor(90, device="cuda:0")), rotating(x, 90)))
-    for _, found, expected in kept:
-        np.testing.assert_allclose(found.tolist(), expected, rtol=1e-12)
+    check_runs_with_other_arrays(rotating, 90)
 
 
 def test_an_error_ends_a_loop_without_end(gpu):

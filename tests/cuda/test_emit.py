@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import numba_grad as ng
 from numba_grad.compiler.cuda import index_arithmetic, launch
+from tests.compiler import test_random_programs as on_cpu
 from tests.cuda.graph_kernels import SITE, GraphRun
 
 # Longer than what is unrolled, and than half a warp, a warp, a block of threads.
@@ -339,44 +340,16 @@ def test_the_width_follows_from_sizes(n, width):
 
 # Anything
 
-ROWS, COLUMNS = 19, 34
-PICKED = [(7 * k) % ROWS for k in range(ROWS - 1)] + [3]
-STATEMENTS = {
-    "difference": lambda a, b: a - 0.5 * b,
-    "sine": lambda a, b: np.sin(a) * b,
-    "choice": lambda a, b: np.where(a > b, a, 0.1 * b),
-    "right": lambda a, b: np.pad(a[:, 1:] - a[:, :-1], ((0, 0), (0, 1))) + b,
-    "down": lambda a, b: np.pad(b[1:] + a[:-1], ((1, 0), (0, 0))),
-    "around": lambda a, b: np.roll(a, 3, axis=1) - np.roll(b, -1, axis=0),
-    "backwards": lambda a, b: a[::-1, ::-1] + b,
-    "rows": lambda a, b: a - b.mean(axis=1, keepdims=True),
-    "columns": lambda a, b: a * np.tanh(b.sum(axis=0)),
-    "joined": lambda a, b: np.concatenate([a[:4], b[4:]], axis=0),
-    "interleaved": lambda a, b: np.pad(a[:, ::2], ((0, 0), (0, COLUMNS // 2))) + b,
-    "picked": lambda a, b: a[PICKED] * b,
-    "flat": lambda a, b: a.reshape(-1)[::-1].reshape(a.shape) + b,
-    "outer": lambda a, b: np.exp(-((a[:, :1] - b[:1, :]) ** 2)),
-    "pairs": lambda a, b: a + ((a[:, :1] - a[:, 0][None, :]) * b[:, :ROWS]).sum(axis=1)[:, None],
+STATEMENTS = on_cpu.STATEMENTS | {
     "largest": lambda a, b: np.maximum(a, b.max(axis=0)) - b.argmax(axis=1)[:, None],
 }
-programs = st.lists(
-    st.tuples(st.sampled_from(sorted(STATEMENTS)), st.integers(0, 5), st.integers(0, 5)),
-    min_size=1,
-    max_size=8,
-)
 
 
 @pytest.mark.thorough
 @settings(max_examples=25)
-@given(programs, st.booleans())
+@given(on_cpu.programs_of(STATEMENTS, 8), st.booleans())
 def test_random_programs(lines, is_differentiated):
-    def f(x, y):
-        values = [x, y]
-        for name, a, b in lines:
-            recent = values[-4:]
-            values.append(STATEMENTS[name](recent[a % len(recent)], recent[b % len(recent)]))
-        return sum([(value * value).mean() for value in values[-2:]])
-
+    f = on_cpu.loss_of(lines, STATEMENTS)
     rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(2, ROWS, COLUMNS))
+    x, y = rng.normal(size=(2, on_cpu.ROWS, on_cpu.COLUMNS))
     check(ng.grad(f) if is_differentiated else f, x, y, tolerance=1e-9)

@@ -1,13 +1,13 @@
 """Plans on GPUs: launched once, captured, replayed, changed in place; branches; streams; errors."""
 
 import itertools
-import threading
 
 import numpy as np
 import pytest
 
 import numba_grad as ng
 from numba_grad.runtime.cuda.branches import MOST_STEPS, STREAMS, turns
+from tests.threads import run_in_threads
 
 
 def independent_sums(x):
@@ -83,11 +83,7 @@ def test_threads(emulated):
         for _ in range(4):
             found[k].append(f(x).item())
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(4))
     for values, value in zip(found, expected, strict=True):
         np.testing.assert_allclose(values, [value] * 4, rtol=1e-12)
 

@@ -8,6 +8,7 @@ from numba_grad.config import configure
 from numba_grad.errors import DeviceError
 from numba_grad.runtime.progress import is_installed
 from numba_grad.transforms import python_loops, repeated_steps, rerolling
+from tests.frontend.test_loops import counted, newton
 
 XS = np.linspace(0.5, 1.5, 7)
 
@@ -27,21 +28,6 @@ def assert_same(result, expected, rtol=1e-12):
 def scanned(c, xs, **options):
     final, ys = ng.scan(lambda c, x: (np.sin(c) * x, c * x), c, xs, **options)
     return final + (ys * ys).sum()
-
-
-def newton(a):
-    """The square root."""
-    return ng.while_loop(lambda x: np.abs(x * x - a) > 1e-13, lambda x: (x + a / x) / 2, a)
-
-
-def counted(a, count, memory=None):
-    """A `while` whose number of steps is an argument."""
-    return ng.while_loop(
-        lambda c: c[0] < count,
-        lambda c: (c[0] + 1, np.sin(c[1] * a) + 0.1 * c[1] * c[1]),
-        (0, a),
-        memory=memory,
-    )[1]
 
 
 @pytest.mark.parametrize("reverse", [False, True])

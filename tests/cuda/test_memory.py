@@ -1,7 +1,6 @@
 """The pool: what is lent, kept and given back, by which stream, and what happens without memory."""
 
 import gc
-import threading
 import weakref
 
 import numpy as np
@@ -13,6 +12,7 @@ from numba_grad.runtime.cuda import arrays
 from numba_grad.runtime.cuda.memory import allocate, shown
 from numba_grad.runtime.cuda.streams import Stream
 from tests.cuda.host_driver import HostDriver, installed
+from tests.threads import run_in_threads
 
 MIB = 1 << 20
 
@@ -145,26 +145,16 @@ def test_cycles_are_collected_at_any_point(driver):
 
 
 def test_several_threads(driver):
-    errors = []
-
     def work(seed):
-        try:
-            with cuda.device(seed % 2), cuda.stream(cuda.Stream()):
-                for k in range(20):
-                    value = np.full(50 + seed, float(k))
-                    copy = arrays.from_host(value).copy()
-                    np.testing.assert_array_equal(copy.to_host(), value)
-                    there = copy.copy(1 - seed % 2)
-                    np.testing.assert_array_equal(there.to_host(), value)
-        except BaseException as error:
-            errors.append(error)
+        with cuda.device(seed % 2), cuda.stream(cuda.Stream()):
+            for k in range(20):
+                value = np.full(50 + seed, float(k))
+                copy = arrays.from_host(value).copy()
+                np.testing.assert_array_equal(copy.to_host(), value)
+                there = copy.copy(1 - seed % 2)
+                np.testing.assert_array_equal(there.to_host(), value)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    run_in_threads(work, range(4))
     for device in range(2):
         cuda.synchronize(device)
         assert driver.live_bytes(device) == 0

@@ -6,7 +6,6 @@ hardware, the real driver or other libraries could differ.
 
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -22,14 +21,9 @@ from numba_grad.runtime.cuda.driver import current_driver
 from numba_grad.runtime.cuda.imports import from_cuda_array_interface
 from tests.cuda.requirements import needs_compiler
 from tests.processes import run_python
+from tests.threads import run_in_threads
 
-pytestmark = pytest.mark.cuda
-
-
-@pytest.fixture(autouse=True)
-def _a_gpu():
-    if not cuda.is_available():
-        pytest.skip("needs an NVIDIA GPU")
+pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("real_gpu")]
 
 
 KERNEL = """\
@@ -228,25 +222,15 @@ def test_graphs_are_captured_replayed_and_changed():
 
 @needs_compiler
 def test_several_threads():
-    errors = []
-
     def work(seed):
-        try:
-            with cuda.stream(cuda.Stream()):
-                for k in range(50):
-                    x = arrays.from_host(np.full(10_000 + seed, float(k)))
-                    y = arrays.empty((x.size,), float)
-                    launch(DOUBLE, x, y)
-                    np.testing.assert_array_equal(y.to_host(), np.full(x.size, 2.0 * k))
-        except BaseException as error:
-            errors.append(error)
+        with cuda.stream(cuda.Stream()):
+            for k in range(50):
+                x = arrays.from_host(np.full(10_000 + seed, float(k)))
+                y = arrays.empty((x.size,), float)
+                launch(DOUBLE, x, y)
+                np.testing.assert_array_equal(y.to_host(), np.full(x.size, 2.0 * k))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    run_in_threads(work, range(8))
 
 
 @needs_compiler

@@ -15,6 +15,7 @@ from numba_grad.graph.node import leaf
 from numba_grad.ops import all_ops
 from numba_grad.runtime.cuda import cupy_calls
 from numba_grad.transforms.vjp import cotangents, reached
+from tests.ops.test_registry import random_like
 
 # Moves are tested with tensors, and users' kernels on their own.
 NOT_HERE = ("to_device", "custom_kernel")
@@ -52,13 +53,6 @@ def inputs_on(device, op, arrays):
         )
         for a, name in zip(arrays, names, strict=False)
     ]
-
-
-def random_like(rng, node):
-    result = rng.standard_normal(node.shape)
-    if node.dtype.kind == "c":
-        result = result + 1j * rng.standard_normal(node.shape)
-    return np.asarray(result).astype(node.dtype)
 
 
 def derivatives(device, op, arrays, params):

@@ -11,19 +11,12 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.frontend import cuda
 from numba_grad.runtime.cuda import libraries
 
-pytestmark = pytest.mark.cuda
+pytestmark = [pytest.mark.cuda, pytest.mark.usefixtures("real_gpu")]
 
 RNG = np.random.default_rng(0)
 TOLERANCES = {"f": 2e-4, "d": 1e-9, "F": 2e-4, "D": 1e-9}  # relative to the largest element
-
-
-@pytest.fixture(autouse=True)
-def _a_gpu() -> None:
-    if not cuda.is_available():
-        pytest.skip("needs an NVIDIA GPU")
 
 
 def check(

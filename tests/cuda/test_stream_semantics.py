@@ -13,6 +13,7 @@ import numba_grad as ng
 from numba_grad.runtime.cuda.devices import active
 from tests.cuda.emulator import EmulatedDriver
 from tests.cuda.host_driver import installed
+from tests.threads import run_in_threads
 
 A = np.linspace(0.1, 1.0, 6)
 
@@ -160,11 +161,7 @@ def test_threads_share_a_graph(late, has_own_streams):
             (g,) = ng.autograd.grad(y, x, retain_graph=True)
             found[k] = (y, g)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(4))
     for k, (y, g) in found.items():
         assert y.item() == pytest.approx((k + 1) * np.exp(A).sum())
         close(g, (k + 1) * np.exp(A))
@@ -207,11 +204,7 @@ def test_threads_devices_streams_and_sizes_at_once(is_late):
         checked.append(seed)
 
     with installed(EmulatedDriver(late=is_late)):
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_in_threads(work, range(4))
     assert sorted(checked) == [0, 1, 2, 3]
 
 

@@ -3,7 +3,6 @@ and the errors of single launches."""
 
 import gc
 import itertools
-import threading
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from numba_grad.runtime.cuda.devices import active
 from numba_grad.runtime.cuda.streams import Stream
 from numba_grad.runtime.cuda.stretches import Stretches
 from tests.cuda.host_driver import HostDriver, HostExecutable, installed
+from tests.threads import run_in_threads
 
 XS = np.linspace(0.5, 1.5, 7)
 
@@ -141,16 +141,20 @@ def test_loops_and_branches_in_trips(emulated, f):
         assert counted(emulated.calls, "launch_graph") > 0
 
 
-def test_runs_with_other_arrays(emulated):
+def check_runs_with_other_arrays(f, count):
     """Graphs know addresses, and never serve others."""
-    f = ng.jit(descent)
+    jitted = ng.jit(f)
     kept = []
-    for k in range(6):
+    for k in range(8):
         x = (1 + 0.1 * k) * XS
         on_gpu = ng.tensor(x, device="cuda:0")
-        kept.append((on_gpu, f(on_gpu, ng.tensor(25.0, device="cuda:0")), descent(x, 25.0)))
+        kept.append((on_gpu, jitted(on_gpu, ng.tensor(count, device="cuda:0")), f(x, count)))
     for _, found, expected in kept:
         np.testing.assert_allclose(found.tolist(), expected, rtol=1e-12)
+
+
+def test_runs_with_other_arrays(emulated):
+    check_runs_with_other_arrays(descent, 25.0)
 
 
 def test_clocks_see_single_launches(emulated):
@@ -177,23 +181,14 @@ def test_a_loop_runs_in_the_stream_of_its_call(late):
 def test_threads(emulated):
     f = ng.jit(descent)
     found = [[] for _ in range(4)]
-    errors = []
 
     def work(k):
-        try:
-            x = ng.tensor((1 + 0.1 * k) * XS, device="cuda:0")
-            for _ in range(3):
-                with ng.cuda.stream(ng.cuda.Stream()):
-                    found[k].append(f(x, ng.tensor(20.0 + k, device="cuda:0")).tolist())
-        except BaseException as error:
-            errors.append(error)
+        x = ng.tensor((1 + 0.1 * k) * XS, device="cuda:0")
+        for _ in range(3):
+            with ng.cuda.stream(ng.cuda.Stream()):
+                found[k].append(f(x, ng.tensor(20.0 + k, device="cuda:0")).tolist())
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    run_in_threads(work, range(4))
     for k, values in enumerate(found):
         expected = descent((1 + 0.1 * k) * XS, 20.0 + k)
         np.testing.assert_allclose(values, [expected] * 3, rtol=1e-12)

@@ -193,11 +193,6 @@ def test_an_index_out_of_range_is_raised_with_the_next_value(gpu):
     np.testing.assert_array_equal((x + 1).tolist(), [1, 2, 3, 4, 5])  # and is over
 
 
-def test_gradcheck(gpu):
-    x = ng.tensor([0.3, -0.7, 1.1], device=gpu, requires_grad=True)
-    assert ng.autograd.gradcheck(lambda x: ng.sin(x) * x.sum(), (x,))
-
-
 def test_backward_belongs_to_the_stream_of_the_operation(gpu):
     x = ng.tensor([1.0, 2.0, 3.0], device=gpu, requires_grad=True)
     side = ng.cuda.Stream()

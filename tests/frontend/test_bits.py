@@ -5,14 +5,9 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.errors import AxisError, DTypeError
+from tests.frontend.agreement import same
 
 BITS = np.random.default_rng(0).integers(0, 3, (3, 11))
-
-
-def same(ours, theirs):
-    assert isinstance(ours, ng.Tensor)
-    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-    np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1, -2])

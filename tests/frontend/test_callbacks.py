@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 
 import numpy as np
 import pytest
@@ -11,16 +10,11 @@ import numba_grad as ng
 from numba_grad.compiler.building import cache
 from numba_grad.errors import DTypeError, GradientError, ShapeError
 from numba_grad.runtime.python_calls import PythonCall
+from tests.threads import run_in_threads
 
 X = np.array([0.5, -1.25, 2.0])
 VECTOR = ng.ShapeDtypeStruct((3,), np.float64)
 NUMBER = ng.ShapeDtypeStruct((), np.float64)
-
-
-@pytest.fixture(params=["native", "reference"])
-def engine(request):
-    with ng.configure(engine=request.param):
-        yield request.param
 
 
 def sine(x):
@@ -168,11 +162,7 @@ def test_it_runs_in_other_python_threads():
         for _ in range(20):
             results[k] = f(k * X)
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(3))
     for k in range(3):
         np.testing.assert_array_equal(results[k], np.sin(k * X))
 

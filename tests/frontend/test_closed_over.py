@@ -19,6 +19,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.errors import TracingError
 from numba_grad.frontend.inputs import guards
+from tests.threads import run_in_threads
 
 pytestmark = pytest.mark.usefixtures("numpy_engine")
 
@@ -712,22 +713,15 @@ def test_numbers_and_texts_are_compared_by_type_and_value(value):
 
 def test_threads_that_change_what_is_closed_over_see_their_own_changes():
     """Each thread rebinds a number of its own, and calls a function that reads it."""
-    failures = []
 
     def work(seed):
         number = float(seed)
         f = ng.jit(lambda x: x * number)
         for k in range(20):
             number = float(seed + k)
-            if not np.array_equal(f(X), X * number):
-                failures.append((seed, k))
+            np.testing.assert_array_equal(f(X), X * number)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 100)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    run_in_threads(work, (1, 100))
 
 
 def test_what_a_function_assigns_to_is_its_own_and_what_others_assign_to_is_not(monkeypatch):

@@ -12,6 +12,8 @@ import numba_grad as ng
 from numba_grad.errors import DTypeError
 from numba_grad.testing import check_gradients
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 INF, NAN = np.inf, np.nan
 # Every pair of these is compared: equal parts, signed zeros, infinities, nan in either part.
 NUMBERS = np.array([complex(x, y) for x in (0.0, -0.0, 1, NAN, INF) for y in (0.0, 2, NAN, -INF)])
@@ -26,12 +28,6 @@ ARRAYS = {
     "single": HOLES.astype(np.complex64),
     "strided": HOLES[::2, ::3],
 }
-
-
-@pytest.fixture(params=["native", "reference"], autouse=True)
-def engine(request):
-    with ng.configure(engine=request.param):
-        yield
 
 
 def same(found, expected):

@@ -11,13 +11,9 @@ from numba_grad.errors import DeviceError, DTypeError, ShapeError
 from numba_grad.frontend.inputs import arrays
 from numba_grad.graph.types import array_type, as_dtype
 from tests.counting import functions_entered
+from tests.frontend.agreement import same
 
 pytestmark = pytest.mark.usefixtures("numpy_engine")
-
-
-def check(ours, expected):
-    assert (ours.dtype, ours.shape) == (expected.dtype, expected.shape)
-    np.testing.assert_array_equal(ours.detach(), expected)
 
 
 @pytest.mark.parametrize(
@@ -52,9 +48,9 @@ def check(ours, expected):
 )
 def test_tensor_has_numpys_dtype_and_values(value):
     expected = np.asarray(value)
-    check(ng.tensor(value), expected.astype(expected.dtype.newbyteorder("=")))
-    check(ng.asarray(value), expected.astype(expected.dtype.newbyteorder("=")))
-    check(ng.tensor(value, dtype="complex64"), expected.astype(np.complex64))
+    same(ng.tensor(value), expected.astype(expected.dtype.newbyteorder("=")))
+    same(ng.asarray(value), expected.astype(expected.dtype.newbyteorder("=")))
+    same(ng.tensor(value, dtype="complex64"), expected.astype(np.complex64))
     assert ng.tensor(value).detach().numpy().flags.c_contiguous
     assert ng.tensor(value)._node.value.dtype.isnative
 
@@ -96,7 +92,7 @@ def test_what_is_not_an_array_of_numbers_is_refused(value, error, message):
 def test_read_only_and_subclass_inputs():
     a = np.arange(3.0)
     a.flags.writeable = False
-    check(ng.tensor(a) * a, a * a)
+    same(ng.tensor(a) * a, a * a)
     m = np.ones((1, 2)).view(np.recarray)
     assert type(ng.tensor(m).numpy()) is np.ndarray
 
@@ -148,12 +144,12 @@ def test_devices_that_do_not_exist(device):
 
 @pytest.mark.parametrize("shape", [(), 3, (2, 3), [2, 0], np.int64(2), np.array([2, 1])])
 def test_constants(shape):
-    check(ng.zeros(shape), np.zeros(shape))
-    check(ng.ones(shape, "i4"), np.ones(shape, "i4"))
-    check(ng.empty(shape, bool), np.zeros(shape, bool))
-    check(ng.full(shape, 7), np.full(shape, 7))
-    check(ng.full(shape, 0.5, np.float32), np.full(shape, 0.5, np.float32))
-    check(ng.full(shape, np.uint8(3)), np.full(shape, np.uint8(3)))
+    same(ng.zeros(shape), np.zeros(shape))
+    same(ng.ones(shape, "i4"), np.ones(shape, "i4"))
+    same(ng.empty(shape, bool), np.zeros(shape, bool))
+    same(ng.full(shape, 7), np.full(shape, 7))
+    same(ng.full(shape, 0.5, np.float32), np.full(shape, 0.5, np.float32))
+    same(ng.full(shape, np.uint8(3)), np.full(shape, np.uint8(3)))
 
 
 def test_constants_take_no_memory_until_asked_for():
@@ -176,14 +172,14 @@ def test_full_of_a_tensor_is_differentiable():
     v = ng.tensor(2.0, requires_grad=True)
     ng.full((2, 3), v).sum().backward()
     assert v.grad.item() == 6.0
-    check(ng.full((2, 3), [1, 2, 3]), np.full((2, 3), [1, 2, 3]))
+    same(ng.full((2, 3), [1, 2, 3]), np.full((2, 3), [1, 2, 3]))
 
 
 def test_matrices_of_ones_and_zeros():
     for n, m, k in itertools.product((0, 1, 3), (None, 2), (-1, 0, 2)):
-        check(ng.eye(n, m, k), np.eye(n, m, k))
-        check(ng.tri(n, m, k), np.tri(n, m, k))
-    check(ng.identity(2, int), np.identity(2, int))
+        same(ng.eye(n, m, k), np.eye(n, m, k))
+        same(ng.tri(n, m, k), np.tri(n, m, k))
+    same(ng.identity(2, int), np.identity(2, int))
     with pytest.raises(ValueError, match="'xy' or 'ij'"):
         ng.meshgrid([1], indexing="ab")
     with pytest.raises(ShapeError, match="no axis"):
@@ -196,8 +192,8 @@ def test_arrays_and_copies():
     assert y.shape == (1, 1, 2) and ng.array(x, ndmin=1, copy=None) is x
     (ng.copy(x) * y).sum().backward()
     assert x.grad.tolist() == [2.0, 4.0]
-    check(ng.array([1, 2], np.float32, ndmin=2), np.array([1, 2], np.float32, ndmin=2))
-    check(ng.array(3, ndmin=1), np.array(3, ndmin=1))
+    same(ng.array([1, 2], np.float32, ndmin=2), np.array([1, 2], np.float32, ndmin=2))
+    same(ng.array(3, ndmin=1), np.array(3, ndmin=1))
     a = np.ones(2)
     copied = ng.copy(a)
     a[0] = 7
@@ -209,9 +205,9 @@ def test_from_buffers_and_iterators():
     x = ng.frombuffer(data, count=2, offset=8)
     data[8:16] = bytes(8)
     assert x.tolist() == [1.0, 2.0]
-    check(ng.frombuffer(b"abc", np.uint8), np.frombuffer(b"abc", np.uint8))
-    check(ng.fromiter((k * k for k in range(5)), int), np.array([0, 1, 4, 9, 16]))
-    check(ng.fromiter(iter([1, 2, 3]), "f4", 2), np.array([1, 2], "f4"))
+    same(ng.frombuffer(b"abc", np.uint8), np.frombuffer(b"abc", np.uint8))
+    same(ng.fromiter((k * k for k in range(5)), int), np.array([0, 1, 4, 9, 16]))
+    same(ng.fromiter(iter([1, 2, 3]), "f4", 2), np.array([1, 2], "f4"))
     with pytest.raises(DTypeError):
         ng.fromiter("ab", "U1")
     of_tensors = ng.grad(lambda x: (ng.fromiter((v * v for v in x), float, 2) * [1, 10]).sum())
@@ -225,7 +221,7 @@ def test_other_shapes_and_dtypes_than_the_prototype():
     for name in ("zeros_like", "ones_like", "empty_like"):
         assert getattr(ng, name)(x, shape=4).shape == (4,)
         assert getattr(np, name)(x, shape=(4, 5), dtype=int).dtype == np.int64
-    check(ng.full_like(x, 7, shape=()), np.full_like(np.float32(0), 7))
+    same(ng.full_like(x, 7, shape=()), np.full_like(np.float32(0), 7))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +251,7 @@ def test_numpys_creation_functions_make_tensors_like_a_tensor(make):
     ours = make({"like": ng.tensor(1.0)})
     assert isinstance(ours, ng.Tensor)
     expected = make({})
-    check(ours, expected)
+    same(ours, expected)
 
 
 @pytest.mark.parametrize(
@@ -389,9 +385,9 @@ def test_arrays_of_tensors_of_one_type_and_of_several(kind, dtype):
     ]
     for make in makers:
         expected = np.array(kind(make(*given)), dtype)
-        check(ng.numpy.array(kind(make(x, y)), dtype), expected)
-        check(ng.numpy.asarray(kind(make(x, y)), dtype), expected)
-        check(ng.numpy.array(kind(make(x, y)), dtype, ndmin=3), np.array(expected, ndmin=3))
+        same(ng.numpy.array(kind(make(x, y)), dtype), expected)
+        same(ng.numpy.asarray(kind(make(x, y)), dtype), expected)
+        same(ng.numpy.array(kind(make(x, y)), dtype, ndmin=3), np.array(expected, ndmin=3))
     with pytest.raises(ValueError, match="a copy is needed"):
         ng.numpy.asarray([x, x], copy=False)
 

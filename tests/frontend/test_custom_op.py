@@ -1,7 +1,6 @@
 """`ng.custom_op`: users' kernels in graphs, plans, gradients and batches."""
 
 import importlib.util
-import threading
 
 import numba
 import numpy as np
@@ -14,15 +13,10 @@ from numba_grad.frontend.inputs.arrays import wrap
 from numba_grad.graph.node import argument
 from numba_grad.graph.types import array_type
 from numba_grad.ops.custom_kernels import ArrayArgument, CudaLaunch, NumberArgument
+from tests.threads import run_in_threads
 
 X = np.array([0.5, -1.25, 2.0, 0.125])
 FLOAT64, INT64 = np.dtype(np.float64), np.dtype(np.int64)
-
-
-@pytest.fixture(params=["native", "reference"])
-def engine(request):
-    with ng.configure(engine=request.param):
-        yield request.param
 
 
 def cube_kernel(x, out):
@@ -186,18 +180,12 @@ def test_several_threads_may_compile_and_run_it():
             out[i] = -x[i]
 
     op = ng.custom_op("negated", negated, shape=lambda x: x.shape)
-    failures = []
 
     def work(k):
-        x = X + k
-        failures.extend(k for _ in range(20) if not np.array_equal(op(x).numpy(), -x))
+        for _ in range(20):
+            np.testing.assert_array_equal(op(X + k).numpy(), -(X + k))
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    run_in_threads(work, range(4))
 
 
 # Numbers

@@ -14,12 +14,6 @@ from numba_grad.errors import DTypeError, GradientError, ShapeError
 X = np.array([0.5, -1.25, 2.0])
 
 
-@pytest.fixture(params=["native", "reference"])
-def engine(request):
-    with ng.configure(engine=request.param):
-        yield request.param
-
-
 def sine_with(scale):
     """A sine whose derivative is `scale` times too large: one sees whether the rule was used."""
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.testing import check_gradients
+from tests.frontend.agreement import check_jit_and_vmap
 from tests.processes import run_python
 
 RNG = np.random.default_rng(11)
@@ -144,10 +145,7 @@ def test_derivatives_to_second_order(name):
 
 @pytest.mark.parametrize("name", ["four factors", "complex", "dots", "complex vecmat"])
 def test_jit_and_vmap(name):
-    f, *arrays = DIFFERENTIABLE[name]
-    np.testing.assert_allclose(ng.jit(f)(*arrays), f(*arrays), rtol=1e-12)
-    many = ng.vmap(f)(*[np.stack([x, 2 * x]) for x in arrays])
-    np.testing.assert_allclose(many[1], f(*[2 * x for x in arrays]), rtol=1e-12)
+    check_jit_and_vmap(*DIFFERENTIABLE[name], rtol=1e-12)
 
 
 def test_gradients_are_those_of_torch():

@@ -1,5 +1,6 @@
 """Indices of every form, and NumPy's functions about them: values, writes, and derivatives."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -12,6 +13,8 @@ import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.errors import TracingError
 from numba_grad.testing import check_gradients
+from tests.frontend import agreement
+from tests.frontend.agreement import check_jit_and_vmap
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((3, 4, 2))
@@ -22,16 +25,7 @@ MASK = M > 0
 quick = settings(max_examples=80)
 
 
-def same(ours, numpys):
-    if isinstance(numpys, tuple | list):
-        assert len(ours) == len(numpys)
-        for a, b in zip(ours, numpys, strict=True):
-            same(a, b)
-        return
-    expected = np.asarray(numpys)
-    assert isinstance(ours, ng.Tensor)
-    assert (ours.dtype, ours.shape) == (expected.dtype, expected.shape)
-    np.testing.assert_allclose(ours.detach().numpy(), expected, rtol=1e-14, atol=1e-14)
+same = functools.partial(agreement.same, tolerance=1e-14)
 
 
 # Indices, with the derivative that NumPy's own add.at gives
@@ -371,14 +365,7 @@ def test_derivatives_of_functions(name):
 @pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_jit_and_vmap(name):
-    f, *arrays = DIFFERENTIABLE[name]
-    arrays = [ng.tensor(x) for x in arrays]
-    expected = f(*arrays).numpy()
-    np.testing.assert_allclose(ng.jit(f)(*arrays), expected, rtol=1e-13)
-    batches = [np.stack([x.numpy(), 2 * x.numpy()]) for x in arrays]
-    many = ng.vmap(f)(*batches).numpy()
-    for k in range(2):
-        np.testing.assert_allclose(many[k], f(*[ng.tensor(b[k]) for b in batches]), rtol=1e-13)
+    check_jit_and_vmap(*DIFFERENTIABLE[name])
 
 
 WRITES = [

@@ -12,6 +12,7 @@ import numba_grad as ng
 from numba_grad.compiler.building import build
 from numba_grad.config import configure
 from numba_grad.errors import GradientError, TracingError
+from tests.threads import run_in_threads
 
 RNG = np.random.default_rng(5)
 XS = np.linspace(0.5, 1.5, 7)
@@ -54,10 +55,13 @@ def newton(a):
     return ng.while_loop(lambda x: np.abs(x * x - a) > 1e-13, lambda x: (x + a / x) / 2, a)
 
 
-def counted(a, count):
+def counted(a, count, memory=None):
     """A `while` whose number of steps is an argument."""
     return ng.while_loop(
-        lambda c: c[0] < count, lambda c: (c[0] + 1, np.sin(c[1] * a) + 0.1 * c[1] * c[1]), (0, a)
+        lambda c: c[0] < count,
+        lambda c: (c[0] + 1, np.sin(c[1] * a) + 0.1 * c[1] * c[1]),
+        (0, a),
+        memory=memory,
     )[1]
 
 
@@ -612,11 +616,7 @@ def test_two_threads_run_one_jitted_loop():
         for _ in range(200):
             found[n].append(numbers(f(0.7, n)))
 
-    threads = [threading.Thread(target=run, args=(n,)) for n in expected]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    run_in_threads(run, expected)
     for n, results in found.items():
         assert len(results) == 200
         assert all(x == y for result in results for x, y in zip(result, expected[n], strict=True))

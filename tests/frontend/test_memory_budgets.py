@@ -13,6 +13,7 @@ from numba_grad.graph.node import argument
 from numba_grad.graph.types import array_type
 from numba_grad.runtime import buffers
 from numba_grad.runtime.buffers import pool_statistics, release_pool
+from tests.frontend.test_loops import counted
 from tests.processes import run_python
 
 RNG = np.random.default_rng(11)
@@ -31,15 +32,6 @@ def by_scan(a, xs, memory=None, reverse=False):
     return final * final + (ys * ys).sum()
 
 
-def by_while(a, count, memory=None):
-    return ng.while_loop(
-        lambda c: c[0] < count,
-        lambda c: (c[0] + 1, np.sin(c[1] * a) + 0.1 * c[1] * c[1]),
-        (0, a),
-        memory=memory,
-    )[1]
-
-
 def bits(tree):
     return [np.asarray(x).tobytes() for x in tree]
 
@@ -56,7 +48,7 @@ def test_the_gradient_has_the_same_bits_for_any_budget(transform, length):
     assert len(found) == 1
     found = set()
     for memory in BUDGETS:
-        gradient = transform(ng.grad(lambda a, n, m=memory: by_while(a, n, m)))
+        gradient = transform(ng.grad(lambda a, n, m=memory: counted(a, n, m)))
         found.add(tuple(bits([gradient(0.7, length)])))
     assert len(found) == 1
 
@@ -82,8 +74,8 @@ def test_higher_derivatives_and_forward_mode_within_a_budget(memory):
     np.testing.assert_allclose(ng.hessian(lambda a: by_scan(a, xs, memory))(a), expected, 1e-11)
     _, column = ng.jvp(ng.grad(lambda a: by_scan(a, xs, memory)), (a,), (np.eye(3)[1],))
     np.testing.assert_allclose(column, expected[1], rtol=1e-11)
-    third = ng.grad(ng.grad(ng.grad(lambda a: by_while(a, 9, memory))))(0.7)
-    of_all = ng.grad(ng.grad(ng.grad(lambda a: by_while(a, 9))))(0.7)
+    third = ng.grad(ng.grad(ng.grad(lambda a: counted(a, 9, memory))))(0.7)
+    of_all = ng.grad(ng.grad(ng.grad(lambda a: counted(a, 9))))(0.7)
     np.testing.assert_allclose(third, of_all, rtol=1e-10)
 
 
@@ -93,9 +85,9 @@ def test_batches_within_a_budget():
     result = ng.vmap(ng.grad(lambda a: by_scan(a, xs, "2 states")))(a)
     np.testing.assert_allclose(result, expected, rtol=1e-13)
     counts = np.array([0, 3, 9])
-    result = ng.vmap(ng.grad(lambda a, n: by_while(a, n, "2 states")))(a[0], counts)
+    result = ng.vmap(ng.grad(lambda a, n: counted(a, n, "2 states")))(a[0], counts)
     np.testing.assert_allclose(
-        result, [ng.grad(by_while)(x, n) for x, n in zip(a[0], counts, strict=True)], rtol=1e-12
+        result, [ng.grad(counted)(x, n) for x, n in zip(a[0], counts, strict=True)], rtol=1e-12
     )
 
 
@@ -125,7 +117,7 @@ def test_random_numbers_are_the_same_when_steps_are_done_again():
 def test_the_reference_engine_says_the_same():
     def both():
         a, xs = np.array([0.9, 0.2, 0.3]), np.linspace(0.5, 1.5, 7)
-        return ng.grad(by_scan)(a, xs, "2 states"), ng.grad(by_while)(0.7, 9, "2 states")
+        return ng.grad(by_scan)(a, xs, "2 states"), ng.grad(counted)(0.7, 9, "2 states")
 
     expected = [x.numpy() for x in both()]
     with configure(engine="reference"):
@@ -279,12 +271,12 @@ def test_a_budget_below_one_state_is_refused(memory):
 @pytest.mark.parametrize("transform", [lambda f: f, ng.jit], ids=["define by run", "jit"])
 def test_states_in_a_file_give_the_same_bits(transform, tmp_path):
     a, xs = np.array([0.9, 0.2, 0.3]), np.linspace(0.5, 1.5, 23)
-    expected = bits(ng.grad(by_scan, (0, 1))(a, xs)), bits([ng.grad(by_while)(0.7, 23)])
+    expected = bits(ng.grad(by_scan, (0, 1))(a, xs)), bits([ng.grad(counted)(0.7, 23)])
     for amount in ("1 GB", "5 states"):
         memory = f"disk:{tmp_path}:{amount}"
         found = transform(ng.grad(lambda a, xs: by_scan(a, xs, memory), (0, 1)))(a, xs)  # noqa: B023
         assert bits(found) == expected[0]
-        found = transform(ng.grad(lambda a, n: by_while(a, n, memory)))(0.7, 23)  # noqa: B023
+        found = transform(ng.grad(lambda a, n: counted(a, n, memory)))(0.7, 23)  # noqa: B023
         assert bits([found]) == expected[1]
     assert not list(tmp_path.iterdir())
 
@@ -331,10 +323,10 @@ def test_directories_that_are_not_there_and_full_disks(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"(?s)scan: there is no such directory.*makedirs"):
         by_scan(np.ones(3), np.ones(4), f"disk:{missing}:1 MB")
     with pytest.raises(NotADirectoryError, match="while_loop: there is no such directory"):
-        by_while(0.7, 4, f"disk:{file}:1 MB")
+        counted(0.7, 4, f"disk:{file}:1 MB")
     with pytest.raises(ValueError, match=r"(?s)memory is a number of bytes.*disk:PATH:4 GB"):
-        by_while(0.7, 4, f"disk:{tmp_path}:much")
-    gradient = ng.jit(ng.grad(lambda a: by_while(a, 4, f"disk:{tmp_path}:1 MB")))
+        counted(0.7, 4, f"disk:{tmp_path}:much")
+    gradient = ng.jit(ng.grad(lambda a: counted(a, 4, f"disk:{tmp_path}:1 MB")))
     expected = gradient(0.7)
 
     def full(*args):
@@ -349,7 +341,7 @@ def test_directories_that_are_not_there_and_full_disks(tmp_path, monkeypatch):
     assert gradient(0.7) == expected
     tmp = tmp_path / "gone"
     tmp.mkdir()
-    gradient = ng.jit(ng.grad(lambda a: by_while(a, 4, f"disk:{tmp}:1 MB")))
+    gradient = ng.jit(ng.grad(lambda a: counted(a, 4, f"disk:{tmp}:1 MB")))
     gradient(0.7)
     tmp.rmdir()
     with pytest.raises(FileNotFoundError, match="no file can be made"):

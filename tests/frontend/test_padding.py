@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.testing import check_gradients
+from tests.frontend.agreement import check_jit_and_vmap
 
 X = np.random.default_rng(2).standard_normal((3, 4))
 OPTIONS = {
@@ -149,9 +150,7 @@ def test_values_that_are_added_have_derivatives():
 @pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", ["wrap", "odd symmetric", "mean"])
 def test_jit_and_vmap(name):
-    f = DIFFERENTIABLE[name]
-    np.testing.assert_allclose(ng.jit(f)(X), f(X), rtol=1e-14)
-    np.testing.assert_allclose(ng.vmap(f)(np.stack([X, -X]))[1], f(-X), rtol=1e-14)
+    check_jit_and_vmap(DIFFERENTIABLE[name], X)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """Polynomials by coefficients: results of NumPy, and derivatives by coefficients and points."""
 
+import functools
+
 import numpy as np
 import pytest
 
 import numba_grad as ng
 from numba_grad.errors import ShapeError, TracingError
 from numba_grad.testing import check_gradients
+from tests.frontend import agreement
 
 pytestmark = pytest.mark.usefixtures("numpy_engine")
 
@@ -17,10 +20,7 @@ Y = RNG.standard_normal(7)
 WEIGHTS = RNG.uniform(0.5, 2, 7)
 
 
-def same(ours, theirs, tolerance=1e-12):
-    assert isinstance(ours, ng.Tensor)
-    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-    np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
+same = functools.partial(agreement.same, tolerance=1e-12)
 
 
 @pytest.mark.parametrize("name", ["polyadd", "polysub", "polymul"])
@@ -28,10 +28,10 @@ def test_arithmetic(name):
     function = getattr(np, name)
     integers = np.array([1, -2, 3])
     for p, q in ((P, Q), (Q, P), (integers, integers[:2]), (P * 1j, Q), (np.float32(P), integers)):
-        same(function(ng.tensor(p), q), function(p, q), 1e-6)
+        same(function(ng.tensor(p), q), function(p, q), tolerance=1e-6)
     for p, q in ((np.float32(P), 2.0), (integers, 3), (np.array(1.5), P), (np.array(2), 3)):
-        same(function(ng.tensor(p), q), function(p, q), 1e-6)
-        same(function(q, ng.tensor(p)), function(q, p), 1e-6)
+        same(function(ng.tensor(p), q), function(p, q), tolerance=1e-6)
+        same(function(q, ng.tensor(p)), function(q, p), tolerance=1e-6)
 
 
 def test_leading_zeros_of_a_product_stay():
@@ -51,7 +51,7 @@ def test_division():
         (np.array(6), np.array(4)),
     ):
         for ours, theirs in zip(np.polydiv(ng.tensor(u), v), np.polydiv(u, v), strict=True):
-            same(ours, theirs, 1e-6)
+            same(ours, theirs, tolerance=1e-6)
 
 
 def test_derivatives_and_integrals_in_the_variable():
@@ -83,7 +83,7 @@ def test_polyfit_is_numpys():
         for arguments in ({}, {"w": WEIGHTS}, {"rcond": 0.3}):
             for degree in (0, 1, 3):
                 expected = np.polyfit(X, y, degree, **arguments)
-                same(np.polyfit(ng.tensor(X), y, degree, **arguments), expected, 1e-9)
+                same(np.polyfit(ng.tensor(X), y, degree, **arguments), expected, tolerance=1e-9)
     same(ng.polyfit([0, 1, 2], [1, 3, 5], 1), np.polyfit([0, 1, 2], [1, 3, 5], 1))
 
 

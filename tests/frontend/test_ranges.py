@@ -6,6 +6,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.errors import AxisError, ShapeError
 from numba_grad.testing import check_gradients
+from tests.frontend.agreement import same
 
 pytestmark = pytest.mark.usefixtures("numpy_engine")
 
@@ -26,22 +27,16 @@ RANGES = [
 ]
 
 
-def check(ours, expected, tolerance=0.0):
-    assert isinstance(ours, ng.Tensor)
-    assert (ours.dtype, ours.shape) == (expected.dtype, expected.shape)
-    np.testing.assert_allclose(ours.detach(), expected, rtol=tolerance, atol=tolerance)
-
-
 @pytest.mark.parametrize("arguments", RANGES)
 def test_arange(arguments):
     expected = np.arange(*[a.item() if isinstance(a, np.generic) else a for a in arguments])
-    check(ng.arange(*arguments), expected)
+    same(ng.arange(*arguments), expected)
     for dtype in ("f4", float, int):
-        check(ng.arange(*arguments, dtype=dtype), np.arange(*arguments, dtype=dtype))
+        same(ng.arange(*arguments, dtype=dtype), np.arange(*arguments, dtype=dtype))
 
 
 def test_arange_takes_plain_numbers():
-    check(ng.arange(ng.tensor(3)), np.arange(3))
+    same(ng.arange(ng.tensor(3)), np.arange(3))
     with pytest.raises(ValueError, match="step is 0"):
         ng.arange(1, 2, 0)
     with pytest.raises(TypeError, match="gradient"):
@@ -82,10 +77,10 @@ def test_ranges_of_numbers_and_of_tensors_are_numpys(name, ends, form):
     elif wanted.kind == "i" and name == "geomspace":
         return  # truncating what is nearly an integer: no two computations agree
     expected = getattr(np, name)(*ends, **form)
-    check(getattr(ng, name)(*ends, **form), expected)
+    same(getattr(ng, name)(*ends, **form), expected)
     tolerance = 1e-5 if expected.dtype in (np.float32, np.complex64) else 1e-13
     tensors = [ng.tensor(end) for end in ends]
-    check(
+    same(
         getattr(np, name)(*tensors, **form),
         expected,
         tolerance * max(1, np.abs(ends[0]).max(initial=0)),
@@ -97,8 +92,8 @@ def test_the_distance_of_neighbours():
         values, step = np.linspace(*ends, num, endpoint, retstep=True)
         for given in (ends, [ng.tensor(float(end)) for end in ends]):
             ours, distance = ng.linspace(*given, num, endpoint, retstep=True)
-            check(ours, values)
-            check(distance, np.asarray(step))
+            same(ours, values)
+            same(distance, np.asarray(step))
 
 
 def test_ends_are_exact():
@@ -131,7 +126,7 @@ def test_gradients_by_the_base_and_of_few_values():
 def test_ranges_inside_of_transformed_functions():
     x = np.array([1.0, 2.0, 3.0])
     found = ng.vmap(lambda x: ng.linspace(0.0, x, 4))(x)
-    check(found, np.linspace(0.0, x, 4, axis=1))
+    same(found, np.linspace(0.0, x, 4, axis=1))
     with ng.configure(engine="native"):
         found = ng.jit(ng.grad(lambda x: (ng.geomspace(1.0, x, 5) ** 2).sum()))(x[2])
     k = np.arange(5) / 4
@@ -153,7 +148,7 @@ def test_ranges_that_are_not():
 
 
 def test_functions_of_indices():
-    check(ng.fromfunction(lambda i, j: i == j, (3, 3), dtype=int), np.eye(3, dtype=bool))
+    same(ng.fromfunction(lambda i, j: i == j, (3, 3), dtype=int), np.eye(3, dtype=bool))
     v = ng.tensor(2.0, requires_grad=True)
     ng.fromfunction(lambda i, j, *, scale: scale * (i + j), (2, 3), scale=v).sum().backward()
     assert v.grad.item() == 9.0
@@ -162,7 +157,7 @@ def test_functions_of_indices():
 def test_windows():
     for size in (0, 1, 2, 7):
         for name in ("bartlett", "blackman", "hamming", "hanning"):
-            check(getattr(ng, name)(size), getattr(np, name)(size))
-        check(ng.kaiser(size, 8.5), np.kaiser(size, 8.5))
+            same(getattr(ng, name)(size), getattr(np, name)(size))
+        same(ng.kaiser(size, 8.5), np.kaiser(size, 8.5))
     with pytest.raises(TypeError, match="kaiser: its numbers have no gradient"):
         ng.kaiser(3, ng.tensor(1.0, requires_grad=True))

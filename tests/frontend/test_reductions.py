@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.testing import check_gradients
+from tests.frontend.agreement import check_jit_and_vmap
 
 RNG = np.random.default_rng(7)
 X = RNG.standard_normal((3, 4, 2))
@@ -170,11 +171,7 @@ def test_derivatives_to_second_order(name):
 @pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", ["sum", "prod where", "max", "var"])
 def test_jit_and_vmap(name):
-    f, *arrays = DIFFERENTIABLE[name]
-    expected = f(*arrays).numpy()
-    np.testing.assert_allclose(ng.jit(f)(*arrays), expected, rtol=1e-13)
-    many = ng.vmap(f)(*[np.stack([x, 2 * x]) for x in arrays])
-    np.testing.assert_allclose(many[1], f(*[2 * x for x in arrays]), rtol=1e-13)
+    check_jit_and_vmap(*DIFFERENTIABLE[name])
 
 
 @pytest.mark.thorough

@@ -7,6 +7,7 @@ import scipy.special
 import numba_grad as ng
 from numba_grad.errors import AxisError, ShapeError
 from numba_grad.testing import check_gradients
+from tests.frontend.agreement import check_jit_and_vmap
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((3, 5))
@@ -45,13 +46,7 @@ def test_derivatives_to_second_order(name, numpy_engine):
 @pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_jit_and_vmap_give_the_same(name):
-    f, *arrays = DIFFERENTIABLE[name]
-    expected = f(*arrays).numpy()
-    np.testing.assert_allclose(ng.jit(f)(*arrays), expected, rtol=1e-13)
-    stacks = [np.stack([a, 2 * a]) for a in arrays]
-    both = ng.vmap(f)(*stacks)
-    np.testing.assert_allclose(both[0], expected, rtol=1e-13)
-    np.testing.assert_allclose(both[1], f(*[2 * a for a in arrays]), rtol=1e-13)
+    check_jit_and_vmap(*DIFFERENTIABLE[name])
 
 
 def test_third_derivatives_of_a_product_with_two_zeros():

@@ -6,6 +6,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.errors import TracingError
 from numba_grad.testing import check_gradients
+from tests.frontend.agreement import same
 
 pytestmark = pytest.mark.usefixtures("numpy_engine")
 
@@ -18,17 +19,6 @@ def sample(dtype, *shape):
     if x.dtype.kind in "fc":
         x.reshape(-1)[::5] = np.nan
     return x
-
-
-def same(ours, theirs):
-    if isinstance(theirs, tuple):
-        assert isinstance(ours, tuple) and len(ours) == len(theirs)
-        for x, y in zip(ours, theirs, strict=True):
-            same(x, y)
-        return
-    assert isinstance(ours, ng.Tensor)
-    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-    np.testing.assert_array_equal(ours.detach(), theirs)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

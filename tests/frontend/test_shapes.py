@@ -9,27 +9,13 @@ from hypothesis.extra import numpy as hnp
 import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.testing import check_gradients
+from tests.frontend.agreement import check_jit_and_vmap, same
 
 X = np.random.default_rng(4).standard_normal((3, 4))
 Y = np.random.default_rng(5).standard_normal((2, 4))
 N = np.arange(24).reshape(2, 3, 4)
 V = X[0]
 quick = settings(max_examples=60)
-
-
-def same(ours, numpys):
-    if isinstance(numpys, tuple | list):
-        assert len(ours) == len(numpys)
-        for a, b in zip(ours, numpys, strict=True):
-            same(a, b)
-        return
-    if isinstance(numpys, int):
-        assert ours == numpys and not isinstance(ours, ng.Tensor)
-        return
-    expected = np.asarray(numpys)
-    assert isinstance(ours, ng.Tensor)
-    assert (ours.dtype, ours.shape) == (expected.dtype, expected.shape)
-    np.testing.assert_array_equal(ours.detach().numpy(), expected)
 
 
 CALLS = [
@@ -179,10 +165,7 @@ def test_derivatives_to_second_order(name):
 @pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", sorted(set(DIFFERENTIABLE) - {"trim_zeros"}))
 def test_jit_and_vmap(name):
-    f, *arrays = DIFFERENTIABLE[name]
-    np.testing.assert_allclose(ng.jit(f)(*arrays), f(*arrays), rtol=1e-14)
-    many = ng.vmap(f)(*[np.stack([x, -x]) for x in arrays])
-    np.testing.assert_allclose(many[1], f(*[-x for x in arrays]), rtol=1e-14)
+    check_jit_and_vmap(*DIFFERENTIABLE[name])
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
 """Convolution, interpolation, differences and histograms: NumPy's results, and derivatives."""
 
+import functools
+
 import numpy as np
 import pytest
 
 import numba_grad as ng
 from numba_grad.errors import DTypeError, ShapeError, TracingError
 from numba_grad.testing import check_gradients
+from tests.frontend import agreement
+from tests.frontend.agreement import check_jit_and_vmap
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal(9)
@@ -15,12 +19,7 @@ VALUES = RNG.standard_normal(6)
 INSIDE = PLACES[:-1] + 0.4 * np.diff(PLACES)
 
 
-def same(ours, theirs, tolerance=1e-13):
-    assert isinstance(ours, ng.Tensor)
-    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-    if theirs.dtype.kind in "biu":
-        np.testing.assert_array_equal(ours, theirs)
-    np.testing.assert_allclose(ours.detach(), theirs, rtol=tolerance, atol=tolerance)
+same = functools.partial(agreement.same, tolerance=1e-13)
 
 
 # Convolution
@@ -48,8 +47,8 @@ def test_kernels_in_every_dtype(dtype):
     for short in (1, 3, 4, 5, 70):
         for mode in ("full", "same", "valid"):
             expected = np.convolve(x, y[:short], mode)
-            same(ng.convolve(x, y[:short], mode), expected, tolerance)
-    same(ng.correlate(x, y, "valid"), np.correlate(x, y, "valid"), tolerance)
+            same(ng.convolve(x, y[:short], mode), expected, tolerance=tolerance)
+    same(ng.correlate(x, y, "valid"), np.correlate(x, y, "valid"), tolerance=tolerance)
 
 
 def test_convolution_has_the_gradient_of_torch():
@@ -126,7 +125,7 @@ def test_histogram_is_numpys(dtype):
     ):
         expected = np.histogram(x, **arguments)
         for ours, theirs in zip(np.histogram(ng.tensor(x), **arguments), expected, strict=True):
-            same(ours, theirs, 1e-12)
+            same(ours, theirs, tolerance=1e-12)
     ends = np.float32([-2, 1.1])
     for ours, theirs in zip(
         ng.histogram(x, 2, ng.tensor(ends)), np.histogram(x, 2, ends), strict=True
@@ -174,7 +173,7 @@ def test_histograms_of_several_axes_are_numpys(numpy_engine):
         expected = np.histogram2d(x, y, **arguments)
         result = np.histogram2d(ng.tensor(x), y, **arguments)
         for ours, theirs in zip(result, expected, strict=True):
-            same(ours, theirs, 1e-12)
+            same(ours, theirs, tolerance=1e-12)
     counts, edges_of_each = np.histogramdd(points, (2, 3, 4), density=True)
     ours, edges_of_ours = np.histogramdd(ng.tensor(points), (2, 3, 4), density=True)
     same(ours, counts)
@@ -257,11 +256,7 @@ def test_derivative_of_bincount():
 @pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_jit_and_vmap_give_the_same(name):
-    f, *arrays = DIFFERENTIABLE[name]
-    expected = f(*arrays).numpy()
-    np.testing.assert_allclose(ng.jit(f)(*arrays), expected, rtol=1e-12, atol=1e-14)
-    stacks = [np.stack([a, a]) for a in arrays]
-    np.testing.assert_allclose(ng.vmap(f)(*stacks)[1], expected, rtol=1e-12, atol=1e-14)
+    check_jit_and_vmap(*DIFFERENTIABLE[name], rtol=1e-12, atol=1e-14)
 
 
 def test_gradients_of_a_convolution_in_kernels():

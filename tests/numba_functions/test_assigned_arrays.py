@@ -5,18 +5,13 @@ import pytest
 from numba import njit
 
 import numba_grad as ng
-from numba_grad.config import configure
 from numba_grad.errors import KernelError
 from tests.numba_functions.derivatives import check
 
+pytestmark = pytest.mark.usefixtures("reference_engine")
+
 X = np.array([0.3, 0.5, 0.7, 0.9, 1.1])
 Y = np.array([0.2, 0.1, 0.4, 0.3, 0.6])
-
-
-@pytest.fixture(autouse=True)
-def _in_python():
-    with configure(engine="reference"):
-        yield
 
 
 def euler(start, h, n):

@@ -9,13 +9,9 @@ from numba_grad.errors import KernelError
 from tests.numba_functions.derivatives import Case, check_gradient, check_tangent, check_values
 from tests.numba_functions.raising import roots
 
+pytestmark = pytest.mark.usefixtures("reference_engine")
+
 X = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
-
-
-@pytest.fixture(autouse=True)
-def _in_python():
-    with configure(engine="reference"):
-        yield
 
 
 def test_a_function_that_may_raise_has_derivatives():

@@ -19,16 +19,12 @@ from tests.numba_functions.derivatives import (
     check_values,
 )
 
+pytestmark = pytest.mark.usefixtures("reference_engine")
+
 Z = np.array([0.3 + 0.4j, -0.5 + 0.7j, 0.7 - 0.2j, -0.9 - 1.1j, 1.1 + 0.1j])
 W = np.array([0.2 - 0.1j, 0.6 + 0.4j, -0.3 + 0.3j, 0.5 + 0.9j, -0.8 + 0.6j])
 X = np.array([0.3, 0.5, 0.7, 0.9, 1.1])
 M = np.array([[2.0 + 0.5j, 0.3 - 0.2j, 0.1j], [0.4, -1.5 + 1j, 0.2 + 0.1j], [0.1, 0.6j, 1.0 - 2j]])
-
-
-@pytest.fixture(autouse=True)
-def _in_python():
-    with configure(engine="reference"):
-        yield
 
 
 def arithmetic(z, w, x):

@@ -3,18 +3,13 @@
 import numpy as np
 import pytest
 
-from numba_grad.config import configure
 from tests.numba_functions.derivatives import check
+
+pytestmark = pytest.mark.usefixtures("reference_engine")
 
 X, Y = np.array([0.3, 1.5, -0.7, 0.9, 1.1]), np.array([0.2, 0.1, 1.4, 0.3, -0.6])
 M = np.random.default_rng(0).uniform(0.2, 1, (4, 3))
 T = np.random.default_rng(1).uniform(0.2, 1, (2, 3, 2))
-
-
-@pytest.fixture(autouse=True)
-def _in_python():
-    with configure(engine="reference"):
-        yield
 
 
 def places(m, t):

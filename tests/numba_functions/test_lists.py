@@ -6,16 +6,11 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.config import configure
 from tests.numba_functions.derivatives import check
 
+pytestmark = pytest.mark.usefixtures("reference_engine")
+
 X = np.array([0.3, 1.5, -0.7, 0.9, 1.1])
-
-
-@pytest.fixture(autouse=True)
-def _in_python():
-    with configure(engine="reference"):
-        yield
 
 
 def comprehensions(a):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from numba import njit
 
-from numba_grad.config import configure
 from tests.numba_functions.derivatives import Cases, check
+
+pytestmark = pytest.mark.usefixtures("reference_engine")
 
 X = np.array([0.3, 0.5, 0.7, 0.9, 1.1])
 Y = np.array([0.2, 0.1, 0.4, 0.3, 0.6])
@@ -15,12 +16,6 @@ M = np.random.default_rng(0).uniform(0.2, 1, (4, 4))
 
 CASES = Cases()
 case = CASES.case
-
-
-@pytest.fixture(autouse=True)
-def _in_python():
-    with configure(engine="reference"):
-        yield
 
 
 @case(X, w=(0,))

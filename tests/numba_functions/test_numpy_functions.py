@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.config import configure
 from numba_grad.errors import KernelError
 from tests.numba_functions.derivatives import Cases, check
+
+pytestmark = pytest.mark.usefixtures("reference_engine")
 
 X = np.array([0.3, 0.5, -0.7, 0.9, 1.1, 0.2])
 Y = np.array([0.2, 0.1, 0.4, 0.3, 0.6, -0.5])
@@ -19,12 +20,6 @@ P = S @ S.T
 
 CASES = Cases()
 case = CASES.case
-
-
-@pytest.fixture(autouse=True)
-def _in_python():
-    with configure(engine="reference"):
-        yield
 
 
 @case(X, Y, w=(0,))

@@ -7,19 +7,14 @@ import pytest
 from numba import njit
 
 import numba_grad as ng
-from numba_grad.config import configure
 from numba_grad.errors import KernelError
 from tests.numba_functions.derivatives import Case, check, check_gradient, check_values
+
+pytestmark = pytest.mark.usefixtures("reference_engine")
 
 X = np.array([0.3, 0.5, 0.7, 0.9, 1.1])
 Y = np.array([0.2, 0.1, 0.4, 0.3, 0.6])
 State = namedtuple("State", "x v")
-
-
-@pytest.fixture(autouse=True)
-def _in_python():
-    with configure(engine="reference"):
-        yield
 
 
 def oscillator(x, v, h, n):

@@ -1,12 +1,11 @@
 """What the tests of structural operations share: values by NumPy, and exact checks of adjoints."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
-from numba_grad.config import configure
 from numba_grad.graph.node import Node, leaf
 from numba_grad.transforms.vjp import cotangents, reached
 
@@ -107,13 +106,3 @@ def _varied(array: np.ndarray, k: int) -> np.ndarray:
     if array.dtype.kind in "iu":
         return np.roll(array, k)
     return array * (1 + 0.25 * k)
-
-
-ENGINES = ("reference", "native")
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request) -> Iterator[str]:
-    """The test runs once on each engine."""
-    with configure(engine=request.param):
-        yield request.param

@@ -16,6 +16,7 @@ from numba_grad.runtime.buffers import (
     release_pool,
     size_class,
 )
+from tests.threads import run_in_threads
 
 FLOAT = np.dtype(float)
 
@@ -163,23 +164,15 @@ def test_a_forked_child_shares_no_memory(nbytes: int) -> None:
 
 
 def test_threads_never_share_memory() -> None:
-    failures = []
-
     def work(number: int) -> None:
         for round_number in range(60):
             x = allocate((20_000 + 5_000 * (round_number % 3),), FLOAT)
             x[:] = number
             y = allocate((20_000,), FLOAT)
             y[:] = -number
-            if not ((x == number).all() and (y == -number).all()):
-                failures.append(number)
+            assert (x == number).all() and (y == -number).all()
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    run_in_threads(work, range(4))
 
 
 def test_memory_that_there_is_not_leaves_the_pool_as_it_was():

@@ -1,7 +1,6 @@
 """Library functions are found, in NumPy or SciPy, and their threads are left as they were."""
 
 import ctypes
-import threading
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from numba_grad.runtime import library
 from numba_grad.runtime.native_engine import Program
 from numba_grad.runtime.plan import Plan, PlanBuilder
 from tests.compiler.library_plans import append_call
+from tests.threads import run_in_threads
 
 NAMES = [
     f"{package}.{letter}{name}"
@@ -98,18 +98,14 @@ def test_the_librarys_threads_are_left_as_they_were() -> None:
     plan = product_plan(150)
     x = np.ones((150, 150))
 
-    def work() -> None:
+    def work(_: int) -> None:
         for _ in range(30):
             native_engine().run(plan, [x, x])
 
     try:
         set_count(2)
         wanted = count()
-        threads = [threading.Thread(target=work) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_in_threads(work, range(3))
         assert count() == wanted
     finally:
         set_count(before)

@@ -27,6 +27,7 @@ from numba_grad.runtime.native_engine import (
 from numba_grad.runtime.plan import SERIAL, ErrorSite, Plan, PlanBuilder, Tasks
 from numba_grad.runtime.threads import get_num_threads, set_num_threads
 from tests import processes
+from tests.threads import run_in_threads
 
 FLOAT = np.dtype(float)
 
@@ -167,21 +168,14 @@ def test_python_threads_run_one_plan_at_once() -> None:
     plans = [scale_plan(5_000, grain=100, steps=6), slow_plan(3_000, grain=50)]
     x, y = np.arange(5000.0), np.linspace(0, 1, 3000)
     expected = [64 * x + 63, slow_result(y)]
-    failures = []
 
-    def work() -> None:
+    def work(_: int) -> None:
         for _ in range(40):
             for plan, given, right in zip(plans, (x, y), expected, strict=True):
-                if not np.array_equal(native_engine().run(plan, [given])[0], right):
-                    failures.append(plan)
+                np.testing.assert_array_equal(native_engine().run(plan, [given])[0], right)
 
     with configure(threads=2):
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not failures
+        run_in_threads(work, range(4))
 
 
 def test_other_python_threads_go_on_during_a_run() -> None:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import numba_grad as ng  # noqa: F401 - registers the operations
-from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.errors import GradientError, InternalError, ShapeError
 from numba_grad.graph import node as node_module
 from numba_grad.graph.node import OPS, Op, argument, leaf
@@ -17,22 +16,7 @@ from numba_grad.transforms.batch import batch
 from numba_grad.transforms.call import CallTarget, call
 from numba_grad.transforms.jvp import pushed_forward, tangents
 from numba_grad.transforms.vjp import cotangents
-
-
-def variable(*values):
-    return leaf(np.array(values), requires_grad=True)
-
-
-def constant(*values):
-    return leaf(np.array(values))
-
-
-def value(node):
-    return evaluate_with_numpy([node])[0]
-
-
-def item(node, number):
-    return OPS["item"](node, number=number)
+from tests.transforms.nodes import constant, item, value, variable
 
 
 def again(roots, given, since, is_recorded=True):

@@ -4,29 +4,13 @@ import numpy as np
 import pytest
 
 import numba_grad as ng  # noqa: F401 - registers the operations
-from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.errors import GradientError, InternalError
 from numba_grad.graph.node import OPS, Op, leaf, new_node
 from numba_grad.graph.types import array_type
 from numba_grad.graph.walk import leading_to, toposort
 from numba_grad.ops.control import aliases
 from numba_grad.transforms.vjp import contributions, cotangents, reached
-
-
-def variable(*values):
-    return leaf(np.array(values), requires_grad=True)
-
-
-def constant(*values):
-    return leaf(np.array(values))
-
-
-def value(node):
-    return evaluate_with_numpy([node])[0]
-
-
-def item(node, number):
-    return OPS["item"](node, number=number)
+from tests.transforms.nodes import constant, item, value, variable
 
 
 def test_only_what_gradients_flow_through_is_reached():

@@ -20,7 +20,7 @@ from numba_grad.frontend.functions.indexing import (
 from numba_grad.frontend.functions.shapes import cycled
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_assigned, as_node, is_scalar, node_of
 from numba_grad.graph.node import OPS, Node
-from numba_grad.ops.families import broadcast_to, cast, placed, reshape
+from numba_grad.ops.families import broadcast_to, cast, flattened, placed, reshape
 from numba_grad.ops.index_expressions import assign_index
 from numba_grad.ops.indexing import gather, scatter_set
 
@@ -60,10 +60,6 @@ def _values(values: ArrayLike, x: Node) -> Node:
     return cast(node, x.dtype)
 
 
-def _flat(x: Node) -> Node:
-    return reshape(x, (x.type.size,))
-
-
 def put(x: "Tensor", ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None:
     """Assign `v` to the elements of the tensor `x` with the numbers `ind` in row-major order.
 
@@ -82,14 +78,14 @@ def put(x: "Tensor", ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None:
         index = index.astype(np.int64) if index.size == 0 else index
     if mode != "raise":
         index = brought_into_range("put", as_node(index), node.type.size, mode)
-    values = _flat(_values(v, node))
+    values = flattened(_values(v, node))
     if not index.size if isinstance(index, np.ndarray) else not index.type.size:
         return
     if not values.type.size:
         return
     shape = index.shape
     values = reshape(cycled(values, int(np.prod(shape, dtype=int))), shape)
-    written = assign_index(_flat(node), index, values, mask_value)
+    written = assign_index(flattened(node), index, values, mask_value)
     views.assign(x, reshape(written, node.shape))
 
 
@@ -107,7 +103,7 @@ def put_along_axis(
         If an index is out of range; for indices that are not known yet, when they are computed.
     """
     node = _target("put_along_axis", x)
-    target = _flat(node) if axis is None else node
+    target = flattened(node) if axis is None else node
     positions = places_along_axis(
         "put_along_axis", target, as_node(indices), 0 if axis is None else axis
     )
@@ -126,7 +122,7 @@ def place(x: "Tensor", mask: ArrayLike, vals: ArrayLike) -> None:
     """
     node = _target("place", x)
     chosen = _mask_of("place", mask, node)
-    values = _flat(_values(vals, node))
+    values = flattened(_values(vals, node))
     if not values.type.size:
         if node.type.size and mask_value(chosen).any():
             raise ValueError(explain("place", "no values", got={"vals": values.type}))
@@ -138,7 +134,7 @@ def place(x: "Tensor", mask: ArrayLike, vals: ArrayLike) -> None:
         number = OPS["cumsum"](cast(chosen, INT64), axis=0, reverse=False) - as_node(1)
         number = OPS["remainder"](number, as_node(values.type.size))
         taken = gather(values, number, checked=False)
-    result = OPS["where"](chosen, taken, _flat(node))
+    result = OPS["where"](chosen, taken, flattened(node))
     views.assign(x, reshape(result, node.shape))
 
 
@@ -149,10 +145,10 @@ def putmask(x: "Tensor", mask: ArrayLike, values: ArrayLike) -> None:
     """
     node = _target("putmask", x)
     chosen = _mask_of("putmask", mask, node)
-    flat = _flat(_values(values, node))
+    flat = flattened(_values(values, node))
     if not flat.type.size or not node.type.size:
         return
-    result = OPS["where"](chosen, cycled(flat, node.type.size), _flat(node))
+    result = OPS["where"](chosen, cycled(flat, node.type.size), flattened(node))
     views.assign(x, reshape(result, node.shape))
 
 
@@ -168,7 +164,7 @@ def _mask_of(operation: str, mask: ArrayLike, x: Node) -> Node:
                 expected=f"{x.type.size} elements",
             )
         )
-    return _flat(placed(node, x.type.device))
+    return flattened(placed(node, x.type.device))
 
 
 def copyto(
@@ -217,8 +213,8 @@ def fill_diagonal(x: "Tensor", val: ArrayLike, wrap: bool = False) -> None:
     step = sum(int(np.prod(node.shape[k + 1 :], dtype=int)) for k in range(rank))
     stop = None if wrap or rank > 2 else node.shape[1] * node.shape[1]
     places = range(node.type.size)[slice(0, stop, step)] if node.type.size else range(0)
-    values = _flat(_values(val, node))
+    values = flattened(_values(val, node))
     if not places or not values.type.size:
         return
-    written = assign_index(_flat(node), slice(0, stop, step), cycled(values, len(places)))
+    written = assign_index(flattened(node), slice(0, stop, step), cycled(values, len(places)))
     views.assign(x, reshape(written, node.shape))

@@ -6,10 +6,9 @@ import numpy as np
 
 from numba_grad.dtypes import BOOL, UINT8
 from numba_grad.errors import DTypeError, explain
-from numba_grad.frontend.functions.shapes import part
+from numba_grad.frontend.functions.shapes import along_one_axis, part
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_node, constant_beside, wrap
 from numba_grad.graph.node import OPS, Node, leaf
-from numba_grad.graph.types import normalize_axis
 from numba_grad.ops.families import cast, reshape
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> "T
         expected = "bool or integers"
         raise DTypeError(explain("packbits", "not bits", got={"a": node.type}, expected=expected))
     shifts = _shifts("packbits", node, bitorder)
-    node, number = _along("packbits", cast(cast(node, BOOL), UINT8), axis)
+    node, number = along_one_axis("packbits", cast(cast(node, BOOL), UINT8), axis)
     node = _lengthened(node, number, -node.shape[number] % 8)
     before, after = node.shape[:number], node.shape[number + 1 :]
     bits = reshape(node, (*before, node.shape[number] // 8, 8, *after))
@@ -62,7 +61,7 @@ def unpackbits(
         fix = "a.astype(np.uint8)"
         raise DTypeError(explain("unpackbits", "not uint8", got={"a": node.type}, fix=fix))
     shifts = _shifts("unpackbits", node, bitorder)
-    node, number = _along("unpackbits", node, axis)
+    node, number = along_one_axis("unpackbits", node, axis)
     before, after = node.shape[:number], node.shape[number + 1 :]
     bytes_ = reshape(node, (*before, node.shape[number], 1, *after))
     places = reshape(shifts, (8,) + (1,) * len(after))
@@ -87,12 +86,6 @@ def _shifts(operation: str, x: Node, bitorder: str) -> Node:
         raise ValueError(explain(operation, f"bitorder={bitorder!r}", expected=expected))
     places = np.arange(8, dtype=UINT8)
     return constant_beside(x, places[::-1] if bitorder == "big" else places)
-
-
-def _along(operation: str, x: Node, axis: int | None) -> tuple[Node, int]:
-    if axis is None:
-        return reshape(x, (x.type.size,)), 0
-    return x, normalize_axis(operation, axis, len(x.shape))
 
 
 def _lengthened(x: Node, axis: int, size: int) -> Node:

@@ -11,6 +11,7 @@ from numba_grad.errors import DTypeError, ShapeError, TracingError, explain
 from numba_grad.frontend.functions.elementwise import where
 from numba_grad.frontend.functions.indexing import brought_into_range, mask_value, nonzero
 from numba_grad.frontend.functions.joining import stack
+from numba_grad.frontend.functions.shapes import along_one_axis
 from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
@@ -19,9 +20,9 @@ from numba_grad.frontend.inputs.arrays import (
     wrap,
 )
 from numba_grad.graph.node import OPS, Node
-from numba_grad.graph.types import broadcast_shapes, normalize_axis
+from numba_grad.graph.types import broadcast_shapes
 from numba_grad.graph.walk import is_traced
-from numba_grad.ops.families import broadcast_to, cast, full, placed, reshape, zeros_like
+from numba_grad.ops.families import broadcast_to, cast, flattened, full, placed, reshape, zeros_like
 from numba_grad.ops.index_expressions import assign_index, take_index
 from numba_grad.ops.indexing import gather
 
@@ -48,13 +49,13 @@ def argwhere(x: ArrayLike) -> "Tensor":
 def flatnonzero(x: ArrayLike) -> "Tensor":
     """The numbers, in row-major order, of the elements that are not 0. Computes `x` now."""
     node = as_node(x)
-    return nonzero(reshape(node, (node.type.size,)))[0]
+    return nonzero(flattened(node))[0]
 
 
 def extract(condition: ArrayLike, x: ArrayLike) -> "Tensor":
     """The elements of `x` where the condition is true, in row-major order."""
     mask, node = cast(as_node(condition), BOOL), as_node(x)
-    return compress(reshape(mask, (mask.type.size,)), reshape(node, (node.type.size,)))
+    return compress(flattened(mask), flattened(node))
 
 
 def compress(condition: ArrayLike, x: ArrayLike, axis: int | None = None) -> "Tensor":
@@ -68,15 +69,12 @@ def compress(condition: ArrayLike, x: ArrayLike, axis: int | None = None) -> "Te
     IndexError
         If it is true beyond the end of the axis.
     """
-    mask, node = cast(as_node(condition), BOOL), as_node(x)
+    mask = cast(as_node(condition), BOOL)
     if len(mask.shape) != 1:
         raise ShapeError(
             explain("compress", "the condition is not 1-d", got={"condition": mask.type})
         )
-    if axis is None:
-        node = reshape(node, (node.type.size,))
-        axis = 0
-    number = normalize_axis("compress", axis, len(node.shape))
+    node, number = along_one_axis("compress", as_node(x), axis)
     before = (slice(None),) * number
     if is_traced(mask) and mask.shape == (node.shape[number],):
         return wrap(node)[(*before, mask)]

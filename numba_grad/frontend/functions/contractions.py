@@ -20,7 +20,7 @@ from numba_grad.frontend.functions.shapes import moved_axes
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_arrays, as_node, operands, wrap
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import normalize_axis
-from numba_grad.ops.families import axes_params, broadcast_to, full, reshape
+from numba_grad.ops.families import axes_params, broadcast_to, flattened, full, reshape
 from numba_grad.ops.index_expressions import take_index
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def dot(x1: ArrayLike, x2: ArrayLike) -> "Tensor":
 
 def vdot(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     """sum(conj(x1) * x2) over all elements."""
-    x, y = (reshape(node, (node.type.size,)) for node in as_arrays((x1, x2)))
+    x, y = (flattened(node) for node in as_arrays((x1, x2)))
     return vecdot(x, y)
 
 
@@ -339,4 +339,4 @@ def diag(x: ArrayLike, k: int = 0) -> "Tensor":
 def diagflat(x: ArrayLike, k: int = 0) -> "Tensor":
     """The matrix with all elements of `x`, in row-major order, as its diagonal number `k`."""
     node = as_node(x)
-    return diag(reshape(node, (node.type.size,)), k)
+    return diag(flattened(node), k)

@@ -26,7 +26,7 @@ from numba_grad.frontend.inputs.arrays import (
 )
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.walk import is_traced
-from numba_grad.ops.families import cast, full, literal, placed, reshape
+from numba_grad.ops.families import cast, flattened, full, literal, placed, reshape
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensors.tensor import Tensor
@@ -139,7 +139,7 @@ def histogram(
         raise DTypeError(explain("histogram", problem, got={"x": node.type}, fix="x.real"))
     given = None if weights is None else as_node(weights)
     terms = _terms("histogram", node, given)
-    flat = reshape(node, (node.type.size,))
+    flat = flattened(node)
     edges = _edges(flat, bins, range, given)
     counts = _counts(flat, edges, reshape(terms, flat.shape), equal=_is_equal(bins))
     if density:
@@ -254,7 +254,7 @@ def histogram_bin_edges(
 ) -> "Tensor":
     """The edges of `histogram` for the same arguments. Without a gradient."""
     node = as_node(x)
-    flat = reshape(node, (node.type.size,))
+    flat = flattened(node)
     return wrap(_edges(flat, bins, range, None if weights is None else as_node(weights)))
 
 

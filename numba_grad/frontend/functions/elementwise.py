@@ -31,7 +31,7 @@ from numba_grad.frontend.inputs.arrays import (
     wrap,
 )
 from numba_grad.frontend.inputs.devices import on_device
-from numba_grad.frontend.inputs.known_results import QUICK, on_tensor
+from numba_grad.frontend.inputs.known_results import QUICK, Prepare, on_tensor
 from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.frontend.inputs.tracing import values_asked_for
 from numba_grad.graph.node import (
@@ -205,11 +205,11 @@ def _unary(ufunc: np.ufunc, summary: str) -> Unary:
     return _named(function, ufunc, op_name, summary)
 
 
-def _binary(ufunc: np.ufunc, summary: str) -> Binary:
+def _binary(ufunc: np.ufunc, summary: str, prepare: Prepare = operands) -> Binary:
     op_name = ufunc.__name__
     op = OPS[op_name]
 
-    operate = on_tensor(ufunc)
+    operate = on_tensor(ufunc, prepare)
 
     def function(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
         kind = x1.__class__
@@ -218,7 +218,7 @@ def _binary(ufunc: np.ufunc, summary: str) -> Binary:
         for x in (x1, x2):
             if isinstance(x, Selection):
                 return x.called(function, (x1, x2), {})
-        return new_tensor(record(op, operands(ufunc, (x1, x2))))
+        return new_tensor(record(op, prepare(ufunc, (x1, x2))))
 
     return _named(function, ufunc, op_name, summary)
 
@@ -342,24 +342,6 @@ COMPARISONS = frozenset(
 )
 
 
-def _comparison(ufunc: np.ufunc, summary: str) -> Binary:
-    op_name = ufunc.__name__
-    op = OPS[op_name]
-
-    operate = on_tensor(ufunc, comparison_operands)
-
-    def function(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
-        kind = x1.__class__
-        if kind is tensor_class.registered and (x2.__class__ is kind or x2.__class__ in QUICK):
-            return operate(x1, x2)
-        for x in (x1, x2):
-            if isinstance(x, Selection):
-                return x.called(function, (x1, x2), {})
-        return wrap(op(*comparison_operands(ufunc, (x1, x2))))
-
-    return _named(function, ufunc, op_name, summary)
-
-
 def comparison_operands(ufunc: np.ufunc, values: tuple[ArrayLike, ...]) -> tuple[Node, ...]:
     """As `operands`, but a Python integer may exceed the other's dtype, as in NumPy."""
     try:
@@ -382,12 +364,12 @@ def _as_float_or_infinity(value: ArrayLike) -> ArrayLike:
     return cast(as_node(value), FLOAT64)
 
 
-equal = _comparison(np.equal, "Whether x1 == x2.")
-not_equal = _comparison(np.not_equal, "Whether x1 != x2.")
-less = _comparison(np.less, "Whether x1 < x2.")
-less_equal = _comparison(np.less_equal, "Whether x1 <= x2.")
-greater = _comparison(np.greater, "Whether x1 > x2.")
-greater_equal = _comparison(np.greater_equal, "Whether x1 >= x2.")
+equal = _binary(np.equal, "Whether x1 == x2.", comparison_operands)
+not_equal = _binary(np.not_equal, "Whether x1 != x2.", comparison_operands)
+less = _binary(np.less, "Whether x1 < x2.", comparison_operands)
+less_equal = _binary(np.less_equal, "Whether x1 <= x2.", comparison_operands)
+greater = _binary(np.greater, "Whether x1 > x2.", comparison_operands)
+greater_equal = _binary(np.greater_equal, "Whether x1 >= x2.", comparison_operands)
 
 
 # Powers

@@ -9,6 +9,7 @@ import numpy as np
 from numba_grad.compiler.partition.roles import MOST_WINDOWS
 from numba_grad.dtypes import BOOL, INT64
 from numba_grad.errors import ShapeError, explain
+from numba_grad.frontend.functions.shapes import along_one_axis
 from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
@@ -113,11 +114,7 @@ def take(
     IndexError
         If an index is out of range; for indices that are not known yet, when they are computed.
     """
-    node = as_node(x)
-    if axis is None:
-        node = reshape(node, (node.type.size,))
-        axis = 0
-    number = normalize_axis("take", axis, len(node.shape))
+    node, number = along_one_axis("take", as_node(x), axis)
     index = index_of_nodes(indices)
     if not isinstance(index, Node):
         index = np.asarray(index)
@@ -216,11 +213,8 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> 
 
     `indices` has as many axes as `x`; the others broadcast.
     """
-    node, index = as_node(x), as_node(indices)
-    if axis is None:
-        node = reshape(node, (node.type.size,))
-        axis = 0
-    number = normalize_axis("take_along_axis", axis, len(node.shape))
+    node, number = along_one_axis("take_along_axis", as_node(x), axis)
+    index = as_node(indices)
     _check_along("take_along_axis", node, index, number)
     index = placed(index, node.type.device)
     return wrap(taken_along(node, index, number, checked=True))

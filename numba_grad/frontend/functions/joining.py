@@ -12,6 +12,7 @@ from numba_grad.autograd.views import view_of
 from numba_grad.dtypes import can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.functions.shapes import (
+    along_one_axis,
     atleast_1d,
     atleast_2d,
     atleast_3d,
@@ -29,7 +30,7 @@ from numba_grad.frontend.inputs.arrays import (
 )
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes, normalize_axis
-from numba_grad.ops.families import broadcast_to, cast
+from numba_grad.ops.families import broadcast_to, cast, flattened
 from numba_grad.ops.families import reshape as reshape_node
 from numba_grad.ops.index_expressions import take_index
 from numba_grad.ops.indexing import out_of_range
@@ -76,7 +77,7 @@ def concatenate(
     """
     nodes = _one_dtype("concatenate", arrays, dtype, casting)
     if axis is None:
-        nodes = tuple([reshape_node(x, (x.type.size,)) for x in nodes])
+        nodes = tuple([flattened(x) for x in nodes])
         axis = 0
     number = normalize_axis("concatenate", axis, len(nodes[0].shape))
     return wrap(concatenated(nodes, number))
@@ -324,7 +325,7 @@ def insert(x: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -
     IndexError
         If a place is out of range.
     """
-    node, number = _flat_without_axis("insert", x, axis)
+    node, number = along_one_axis("insert", as_node(x), axis)
     size = node.shape[number]
     places = _places("insert", obj, number, size, last=size)
     added = cast(as_node(values), node.dtype)
@@ -370,7 +371,7 @@ def delete(x: ArrayLike, obj: Any, axis: int | None = None) -> "Tensor":
     IndexError
         If a place is out of range.
     """
-    node, number = _flat_without_axis("delete", x, axis)
+    node, number = along_one_axis("delete", as_node(x), axis)
     size = node.shape[number]
     keep = np.ones(size, bool)
     keep[_places("delete", obj, number, size, last=size - 1)] = False
@@ -380,13 +381,6 @@ def delete(x: ArrayLike, obj: Any, axis: int | None = None) -> "Tensor":
     runs = zip(edges[::2], edges[1::2], strict=True)
     parts = [part(node, number, start, stop) for start, stop in runs]
     return wrap(OPS["concatenate"](*parts, axis=number) if parts else part(node, number, 0, 0))
-
-
-def _flat_without_axis(operation: str, x: ArrayLike, axis: int | None) -> tuple[Node, int]:
-    node = as_node(x)
-    if axis is None:
-        return reshape_node(node, (node.type.size,)), 0
-    return node, normalize_axis(operation, axis, len(node.shape))
 
 
 def _places(operation: str, obj: Any, axis: int, size: int, last: int) -> np.ndarray:

@@ -6,6 +6,7 @@ Here all, any, max, min and sum are NumPy's, not Python's.
 import builtins
 import math
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -379,28 +380,7 @@ def var(
     -----
     nan of no elements, with NumPy's RuntimeWarning if n - ddof is not positive by the shape.
     """
-    if isinstance(x, Selection):
-        return x.reduced(
-            var,
-            axis,
-            dtype,
-            ddof=ddof,
-            keepdims=keepdims,
-            where=where,
-            mean=mean,
-            correction=correction,
-        )
-    variance, result = _variance(
-        "var",
-        as_node(x),
-        axis,
-        as_optional_dtype(dtype),
-        degrees_lost("var", ddof, correction),
-        keepdims,
-        where,
-        mean,
-    )
-    return wrap(cast(variance, result))
+    return _spread(var, x, axis, dtype, ddof, keepdims, where, mean, correction)
 
 
 def std(
@@ -415,28 +395,31 @@ def std(
     correction: float | None = None,
 ) -> "Tensor":
     """The square root of the variance over `axis`. Gradient 0 where it is 0. As `var`."""
+    return _spread(std, x, axis, dtype, ddof, keepdims, where, mean, correction)
+
+
+def _spread(
+    function: Callable[..., "Tensor"],
+    x: ArrayLike,
+    axis: Axis,
+    dtype: object,
+    ddof: float,
+    keepdims: bool,
+    where: ArrayLike,
+    mean: ArrayLike | None,
+    correction: float | None,
+) -> "Tensor":
+    """What `function`, which is `var` or `std`, gives."""
+    name = function.__name__
+    lost = degrees_lost(name, ddof, correction)
     if isinstance(x, Selection):
         return x.reduced(
-            std,
-            axis,
-            dtype,
-            ddof=ddof,
-            keepdims=keepdims,
-            where=where,
-            mean=mean,
-            correction=correction,
+            function, axis, dtype, ddof=lost, keepdims=keepdims, where=where, mean=mean
         )
-    variance, result = _variance(
-        "std",
-        as_node(x),
-        axis,
-        as_optional_dtype(dtype),
-        degrees_lost("std", ddof, correction),
-        keepdims,
-        where,
-        mean,
-    )
-    return wrap(cast(root_with_gradient_0_at_0(variance), result))
+    wanted = as_optional_dtype(dtype)
+    variance, result = _variance(name, as_node(x), axis, wanted, lost, keepdims, where, mean)
+    found = variance if function is var else root_with_gradient_0_at_0(variance)
+    return wrap(cast(found, result))
 
 
 def degrees_lost(operation: str, ddof: float, correction: float | None) -> float:
@@ -476,7 +459,7 @@ def _variance(
         left = OPS["subtract"](divisor, scalar_leaf(float(ddof), total.dtype))
         return _divided(total, OPS["maximum"](left, full(0, (), total.dtype))), result
     if divisor <= ddof:
-        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
+        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=4)
     return _divided(total, builtins.max(divisor - ddof, 0.0)), result
 
 

@@ -12,7 +12,7 @@ from numba_grad.frontend.functions.shapes import diff, part
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_arrays, as_node, scalar_leaf, wrap
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.elementwise import conjugated
-from numba_grad.ops.families import cast, full, reshape
+from numba_grad.ops.families import cast, flattened, full, reshape
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensors.tensor import Tensor
@@ -93,7 +93,7 @@ def _of_two_rows(
     got: dict[str, object] = {"a": x.type, "v": y.type}
     if len(x.shape) > 1 or len(y.shape) > 1:
         raise ShapeError(explain(operation, "takes arrays of one axis", got=got, fix="a.ravel()"))
-    x, y = (reshape(z, (z.type.size,)) for z in (x, y))
+    x, y = (flattened(z) for z in (x, y))
     if not (x.type.size and y.type.size):
         raise ValueError(explain(operation, "an empty array", got=got))
     dtype = x.dtype
@@ -225,7 +225,7 @@ def ediff1d(
         If these cannot be cast to the dtype of `x` ("same_kind").
     """
     node = as_node(x)
-    parts: list[Any] = [diff(reshape(node, (node.type.size,)))]
+    parts: list[Any] = [diff(flattened(node))]
     if to_begin is not None:
         parts.insert(0, _flat_like("to_begin", to_begin, node))
     if to_end is not None:
@@ -244,4 +244,4 @@ def _flat_like(name: str, value: ArrayLike, x: Node) -> "Tensor":
                 fix=f"x.astype({node.dtype.name!r})",
             )
         )
-    return wrap(cast(reshape(node, (node.type.size,)), x.dtype))
+    return wrap(cast(flattened(node), x.dtype))

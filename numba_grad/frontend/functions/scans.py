@@ -6,6 +6,7 @@ import numpy as np
 
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.functions.indexing import taken_along
+from numba_grad.frontend.functions.shapes import along_one_axis
 from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_node,
@@ -15,7 +16,7 @@ from numba_grad.frontend.inputs.arrays import (
 )
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import broadcast_shapes, is_axis_of_number, normalize_axis
-from numba_grad.ops.families import broadcast_to, cast, full, reshape
+from numba_grad.ops.families import broadcast_to, cast, full
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensors.tensor import Tensor
@@ -115,7 +116,7 @@ def logcumsumexp(x: ArrayLike, axis: int | None = None) -> "Tensor":
     >>> ng.logcumsumexp(ng.tensor([0.0, 1000.0, -np.inf]))
     tensor([   0., 1000., 1000.])
     """
-    node, number = _flattened("logcumsumexp", operands(np.exp, (x,))[0], axis)
+    node, number = along_one_axis("logcumsumexp", operands(np.exp, (x,))[0], axis)
     if node.shape[number] == 0:
         return wrap(node)
     # The size of exp depends on the real part alone.
@@ -166,12 +167,6 @@ def linear_recurrence(
     return wrap(OPS["linear_recurrence"](x, y, axis=number, reverse=bool(reverse)))
 
 
-def _flattened(operation: str, x: Node, axis: int | None) -> tuple[Node, int]:
-    if axis is None:
-        return reshape(x, (x.type.size,)), 0
-    return x, normalize_axis(operation, axis, len(x.shape))
-
-
 def _accumulated(
     operation: str, op_name: str, x: ArrayLike, axis: int | None, dtype: object
 ) -> Node:
@@ -180,7 +175,7 @@ def _accumulated(
     node = as_node(x) if wanted is None else cast(as_node(x), wanted)
     # Of a single number axis 0 is as none, in NumPy.
     axis = None if is_axis_of_number(axis, len(node.shape)) else axis
-    node, number = _flattened(operation, node, axis)
+    node, number = along_one_axis(operation, node, axis)
     params = {"reverse": False} if op_name == "cumsum" else {}
     result = OPS[op_name](node, axis=number, **params)
     return result if wanted is None else cast(result, wanted)
@@ -215,6 +210,6 @@ def _without_last(x: Node, axis: int) -> Node:
 
 
 def _extreme_so_far(operation: str, op_name: str, x: ArrayLike, axis: int | None) -> "Tensor":
-    node, number = _flattened(operation, as_node(x), axis)
+    node, number = along_one_axis(operation, as_node(x), axis)
     best = OPS[op_name](node, axis=number)
     return wrap(taken_along(node, best, number, checked=False))

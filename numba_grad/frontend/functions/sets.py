@@ -18,7 +18,7 @@ from numba_grad.frontend.inputs.arrays import (
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axis
 from numba_grad.immutable import NamedTuple
-from numba_grad.ops.families import reshape
+from numba_grad.ops.families import flattened
 from numba_grad.ops.index_expressions import take_index
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def unique(
         equal_nan=equal_nan,
     )
     if number is None:
-        values = _taken(_flat(node), index)
+        values = _taken(flattened(node), index)
     else:
         values = wrap(take_index(node, (slice(None),) * number + (index,)))
     asked = [(return_index, index), (return_inverse, inverse), (return_counts, counts)]
@@ -139,7 +139,7 @@ def intersect1d(
 
     Gradients flow to `x`.
     """
-    first, second = (_flat(node) for node in as_arrays((x, y)))
+    first, second = (flattened(node) for node in as_arrays((x, y)))
     _, in_first, in_second = np.intersect1d(
         value_of(first, "intersect1d"),
         value_of(second, "intersect1d"),
@@ -160,7 +160,7 @@ def union1d(x: ArrayLike, y: ArrayLike) -> "Tensor":
 
 def setdiff1d(x: ArrayLike, y: ArrayLike, assume_unique: bool = False) -> "Tensor":
     """The values of `x` that are not in `y`: in order, or with `assume_unique` in that of `x`."""
-    node = _flat(as_node(x))
+    node = flattened(as_node(x))
     own, others = value_of(node, "setdiff1d"), value_of(as_node(y), "setdiff1d")
     positions = np.arange(len(own)) if assume_unique else _first_of_each(own)
     return _taken(node, positions[~np.isin(own[positions], others)])
@@ -183,16 +183,12 @@ def setxor1d(x: ArrayLike, y: ArrayLike, assume_unique: bool = False) -> "Tensor
 
 def _joined(x: Node, y: Node) -> tuple[Node, int]:
     """Both arrays, flat, one after the other, and the size of the first."""
-    first, second = _flat(x), _flat(y)
+    first, second = flattened(x), flattened(y)
     return OPS["concatenate"](first, second, axis=0), first.type.size
 
 
 def _first_of_each(value: np.ndarray) -> np.ndarray:
     return np.unique(value, return_index=True)[1]
-
-
-def _flat(x: Node) -> Node:
-    return reshape(x, (x.type.size,))
 
 
 def _taken(x: Node, positions: np.ndarray) -> "Tensor":

@@ -25,7 +25,7 @@ from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import array_type, is_several, normalize_axes, normalize_axis
 from numba_grad.graph.types import broadcast_shapes as common_shape
 from numba_grad.ops.families import broadcast_to as stretch
-from numba_grad.ops.families import full
+from numba_grad.ops.families import flattened, full
 from numba_grad.ops.families import reshape as reshape_node
 from numba_grad.ops.index_expressions import IndexExpression, normalize_index, take, take_index
 from numba_grad.ops.movement import concatenated, permuted
@@ -148,7 +148,7 @@ def ravel(x: ArrayLike, order: str = "C") -> "Tensor":
     is_column_major = _is_column_major("ravel", order)
     if is_column_major:
         node = _reversed(node)
-    flat = reshape_node(node, (node.type.size,))
+    flat = flattened(node)
     is_view = is_tensor(x) and is_contiguous(x, "F" if is_column_major else "C")
     return view_of(x, flat) if is_view else wrap(flat)
 
@@ -225,6 +225,13 @@ def _axis_list(operation: str, axis: int | Sequence[int], rank: int) -> list[int
     axes = list(axis) if is_several(axis) else [axis]
     normalize_axes(operation, axes, rank)  # raises on repeated ones
     return [normalize_axis(operation, a, rank) for a in axes]
+
+
+def along_one_axis(operation: str, x: Node, axis: int | None) -> tuple[Node, int]:
+    """`x`, and the number of its axis; with None, all its elements along one."""
+    if axis is None:
+        return flattened(x), 0
+    return x, normalize_axis(operation, axis, len(x.shape))
 
 
 def expand_dims(x: ArrayLike, axis: int | Sequence[int] = 0) -> "Tensor":
@@ -390,7 +397,7 @@ def roll(x: ArrayLike, shift: int | Sequence[int], axis: Axis = None) -> "Tensor
     """
     node = as_node(x)
     if axis is None:
-        flat = reshape_node(node, (node.type.size,))
+        flat = flattened(node)
         return wrap(reshape_node(_rolled(flat, _total(shift), 0), node.shape))
     if isinstance(shift, int) and isinstance(axis, int):  # NumPy would make arrays of them: 10 us
         steps = [(shift, axis)]
@@ -486,7 +493,7 @@ def resize(x: ArrayLike, new_shape: Shape) -> "Tensor":
     size = math.prod(shape)
     if not node.type.size:
         return wrap(full(0, shape, node.dtype, node.type.device))
-    return wrap(reshape_node(cycled(reshape_node(node, (node.type.size,)), size), shape))
+    return wrap(reshape_node(cycled(flattened(node), size), shape))
 
 
 def cycled(x: Node, size: int) -> Node:
@@ -500,11 +507,7 @@ def cycled(x: Node, size: int) -> Node:
 
 def repeat(x: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> "Tensor":
     """Each element along `axis` repeated so many times; of the flattened `x` by default."""
-    node = as_node(x)
-    if axis is None:
-        node = reshape_node(node, (node.type.size,))
-        axis = 0
-    number = normalize_axis("repeat", axis, len(node.shape))
+    node, number = along_one_axis("repeat", as_node(x), axis)
     given = node_of(repeats)
     counts = np.asarray(repeats) if given is None else value_of(given, "repeat")
     if counts.size != 1:

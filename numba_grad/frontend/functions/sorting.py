@@ -8,7 +8,7 @@ import numpy as np
 from numba_grad.dtypes import INT64, promoted
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.functions.indexing import taken_along
-from numba_grad.frontend.functions.shapes import part
+from numba_grad.frontend.functions.shapes import along_one_axis, part
 from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
     as_arrays,
@@ -83,9 +83,7 @@ def _sortable(operation: str, x: ArrayLike, axis: int | None, order: None) -> tu
     if order is not None:
         raise TypeError(explain(operation, "order= is for structured arrays, which do not exist"))
     node = as_node(x)
-    if axis is None or not node.shape:
-        return reshape(node, (node.type.size,)), 0
-    return node, normalize_axis(operation, axis, len(node.shape))
+    return along_one_axis(operation, node, axis if node.shape else None)
 
 
 def partition(

@@ -33,7 +33,6 @@ def bcast(x: Any, root: int = 0, comm: Any = None) -> Tensor:
     ----------
     x : array or number; on other ranks than the root any of the same shape and dtype
     root : the rank whose `x` it is
-    comm : an mpi4py communicator, MPI.COMM_WORLD by default
 
     Notes
     -----
@@ -51,7 +50,6 @@ def allgather(x: Any, comm: Any = None) -> Tensor:
     Parameters
     ----------
     x : array or number, of the same shape and dtype on all ranks
-    comm : an mpi4py communicator, MPI.COMM_WORLD by default
 
     Returns
     -------
@@ -78,7 +76,6 @@ def allgatherv(x: Any, counts: Sequence[int], comm: Any = None) -> Tensor:
     ----------
     x : array of shape (counts[rank], ...)
     counts : how many rows each rank has, the same on all ranks
-    comm : an mpi4py communicator, MPI.COMM_WORLD by default
 
     Returns
     -------
@@ -98,7 +95,6 @@ def gather(x: Any, root: int = 0, comm: Any = None) -> Tensor:
     ----------
     x : array or number, of the same shape and dtype on all ranks
     root : the rank that gets it
-    comm : an mpi4py communicator, MPI.COMM_WORLD by default
 
     Returns
     -------
@@ -138,7 +134,6 @@ def scatter(x: Any, root: int = 0, comm: Any = None) -> Tensor:
     x : array of shape (ranks, ...) on the root; elsewhere any with rows of that shape and dtype,
         such as `np.empty((0, 3))`
     root : the rank whose rows these are
-    comm : an mpi4py communicator, MPI.COMM_WORLD by default
 
     Returns
     -------
@@ -177,7 +172,6 @@ def alltoall(x: Any, comm: Any = None) -> Tensor:
     Parameters
     ----------
     x : array of shape (ranks, ...), the same on all ranks
-    comm : an mpi4py communicator, MPI.COMM_WORLD by default
 
     Notes
     -----
@@ -201,7 +195,6 @@ def alltoallv(
     ----------
     x : array of shape (sum(sendcounts), ...)
     sendcounts, recvcounts : how many rows go to each rank, and come from each
-    comm : an mpi4py communicator, MPI.COMM_WORLD by default
 
     Returns
     -------

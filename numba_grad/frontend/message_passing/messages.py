@@ -36,7 +36,6 @@ def sendrecv(
     ----------
     x : array or number
     dest, source : ranks; MPI.PROC_NULL: nobody. By default the source is `dest`.
-    comm : an mpi4py communicator, MPI.COMM_WORLD by default
     sendtag, recvtag : tags of the messages
     recv_like : an array of the shape and dtype of what is received, if that differs from `x`. What
         nobody sends is its value; by default zeros.
@@ -87,7 +86,6 @@ def shift(x: Any, disp: int = 1, comm: Any = None, *, wrap_around: bool = True) 
     ----------
     x : array or number, of the same shape and dtype on all ranks
     disp : to which rank `x` goes: this one plus `disp`
-    comm : an mpi4py communicator, MPI.COMM_WORLD by default
     wrap_around : whether the last rank sends to the first; otherwise to nobody, and the first one
         gets zeros
     """

@@ -22,7 +22,6 @@ def allreduce(x: Any, op: Any = None, comm: Any = None, *, ordered: bool = False
     ----------
     x : array or number, of the same shape and dtype on all ranks
     op : MPI.SUM (by default), MPI.PROD, MPI.MIN or MPI.MAX; of complex numbers the first two
-    comm : an mpi4py communicator, MPI.COMM_WORLD by default
     ordered : a sum or product, in the order of ranks: the same bits with every MPI library, and on
         every rank. It moves as many times the bytes as there are ranks.
 
@@ -68,7 +67,6 @@ def reduce(
     x : array or number, of the same shape and dtype on all ranks
     op, ordered : as of `allreduce`
     root : the rank that gets it
-    comm : an mpi4py communicator, MPI.COMM_WORLD by default
 
     Notes
     -----
@@ -108,7 +106,6 @@ def reduce_scatter(
     x : array of shape (sum(counts), ...), the same on all ranks
     counts : how many rows each rank gets; by default one each, without the axis of rows
     op, ordered : as of `allreduce`
-    comm : an mpi4py communicator, MPI.COMM_WORLD by default
 
     Returns
     -------

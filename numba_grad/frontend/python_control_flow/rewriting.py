@@ -521,7 +521,10 @@ class _Function(ast.NodeTransformer):
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         if _cannot_move(node.body, node.orelse):
-            return self._known_test(node, "if ... else")
+            self.generic_visit(node)
+            site = self._context.add("if ... else", node, obstacle=":=, yield or await")
+            node.test = self._call(node.test, "known", [site, node.test])
+            return node
         site = self._context.add("if ... else", node)
         parts = [self._delayed(node.body), self._delayed(node.orelse)]
         return self._call(node, "conditional", [site, self.visit(node.test), *parts])
@@ -569,12 +572,6 @@ class _Function(ast.NodeTransformer):
             return self._call(node, _CHOOSING[name], arguments, node.keywords)
         if not hasattr(builtins, name):
             node.func = self._call(node.func, "callee", [node.func])
-        return node
-
-    def _known_test(self, node: ast.IfExp, kind: str) -> ast.expr:
-        self.generic_visit(node)
-        site = self._context.add(kind, node, obstacle=":=, yield or await")
-        node.test = self._call(node.test, "known", [site, node.test])
         return node
 
 

@@ -37,28 +37,17 @@ from numba_grad.ops.movement import inverse_permutation
 
 Function = Callable[..., Any]
 
+# What joined with itself is itself.
+_IDEMPOTENT = frozenset(
+    (
+        *(np.maximum, np.minimum, np.fmax, np.fmin, np.logical_and, np.logical_or),
+        *(np.bitwise_and, np.bitwise_or, np.gcd, np.lcm),
+    )
+)
 # Associative and commutative: what their methods join may be grouped in any way. With rounding they
 # are so nearly, as sums are.
-ASSOCIATIVE = frozenset(
-    (
-        np.add,
-        np.multiply,
-        np.maximum,
-        np.minimum,
-        np.fmax,
-        np.fmin,
-        np.logaddexp,
-        np.logaddexp2,
-        np.logical_and,
-        np.logical_or,
-        np.logical_xor,
-        np.bitwise_and,
-        np.bitwise_or,
-        np.bitwise_xor,
-        np.hypot,
-        np.gcd,
-        np.lcm,
-    )
+ASSOCIATIVE = _IDEMPOTENT.union(
+    (np.add, np.multiply, np.logaddexp, np.logaddexp2, np.hypot, np.logical_xor, np.bitwise_xor)
 )
 _LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
 
@@ -328,23 +317,6 @@ def _starts(name: str, starts: np.ndarray, size: int) -> np.ndarray:
         expected = f"0 <= index < {size}"
         raise IndexError(explain(name, "index out of range", got=got, expected=expected))
     return starts
-
-
-# What joined with itself is itself.
-_IDEMPOTENT = frozenset(
-    (
-        np.maximum,
-        np.minimum,
-        np.fmax,
-        np.fmin,
-        np.logical_and,
-        np.logical_or,
-        np.bitwise_and,
-        np.bitwise_or,
-        np.gcd,
-        np.lcm,
-    )
-)
 
 
 def _are_alike(counts: np.ndarray) -> bool:

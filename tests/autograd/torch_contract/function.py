@@ -1,6 +1,6 @@
 """`autograd.Function`."""
 
-from tests.autograd.torch_contract.scenarios import ones, raises, scenario, variable
+from tests.autograd.torch_contract.scenarios import expressions, ones, raises, scenario, variable
 
 
 def two_results(lib):
@@ -45,73 +45,6 @@ def function_with_saved_tensors(lib):
     return _run_product(lib, backward)
 
 
-@raises("RuntimeError")
-def function_with_too_few_gradients(lib):
-    return _run_product(lib, lambda ctx, g, h: g)
-
-
-@raises("RuntimeError")
-def function_with_too_many_gradients(lib):
-    return _run_product(lib, lambda ctx, g, h: (g, g, g))
-
-
-@scenario
-def function_with_additional_nones(lib):
-    return _run_product(lib, lambda ctx, g, h: (g, g, None, None))
-
-
-@raises("RuntimeError")
-def function_with_a_gradient_of_another_shape(lib):
-    return _run_product(lib, lambda ctx, g, h: (ones(lib, 4), g))
-
-
-@raises("RuntimeError")
-def function_with_a_smaller_gradient(lib):
-    return _run_product(lib, lambda ctx, g, h: (ones(lib, 1), g))
-
-
-@raises("RuntimeError")
-def function_with_a_scalar_gradient(lib):
-    return _run_product(lib, lambda ctx, g, h: (g.sum(), g))
-
-
-@scenario
-def function_with_a_larger_gradient(lib):
-    return _run_product(lib, lambda ctx, g, h: (ones(lib, 2, 3), g))
-
-
-@scenario
-def function_with_gradients_of_other_real_dtypes(lib):
-    return _run_product(
-        lib, lambda ctx, g, h: (ones(lib, 3, dtype="float32"), ones(lib, 3, dtype="int64"))
-    )
-
-
-@raises("RuntimeError")
-def function_with_a_complex_gradient(lib):
-    return _run_product(lib, lambda ctx, g, h: (ones(lib, 3, dtype="complex128"), g))
-
-
-@raises("RuntimeError")
-def function_with_a_gradient_that_is_a_number(lib):
-    return _run_product(lib, lambda ctx, g, h: (1.0, g))
-
-
-@raises("RuntimeError")
-def function_with_a_list_of_gradients(lib):
-    return _run_product(lib, lambda ctx, g, h: [g, g])
-
-
-@raises("RuntimeError")
-def function_without_gradients(lib):
-    return _run_product(lib, lambda ctx, g, h: None)
-
-
-@scenario
-def function_with_none_for_gradients(lib):
-    return _run_product(lib, lambda ctx, g, h: (None, None))
-
-
 @scenario
 def none_leaves_grad_as_it_is(lib):
     x, y = variable(lib), variable(lib)
@@ -154,21 +87,6 @@ def _twice(lib, save, access):
     loss.backward()
     loss.backward()
     return x.grad
-
-
-@scenario
-def function_twice_without_saved_tensors(lib):
-    return _twice(lib, save=False, access=False)
-
-
-@scenario
-def function_twice_without_reading_saved_tensors(lib):
-    return _twice(lib, save=True, access=False)
-
-
-@raises("RuntimeError")
-def function_twice_with_saved_tensors(lib):
-    return _twice(lib, save=True, access=True)
 
 
 @scenario
@@ -427,25 +345,6 @@ def only_tensors_are_saved(lib):
     Saves.apply(variable(lib))
 
 
-@raises("RuntimeError")
-def once_differentiable(lib):
-    class Cube(lib.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * x * x
-
-        @staticmethod
-        @lib.once_differentiable
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            return g * 3 * x * x
-
-    x = variable(lib)
-    (g,) = lib.autograd.grad(Cube.apply(x).sum(), x, create_graph=True)
-    g.sum().backward()
-
-
 def _cube(lib):
     class Cube(lib.Function):
         @staticmethod
@@ -460,6 +359,13 @@ def _cube(lib):
             return g * 3 * x * x
 
     return Cube.apply
+
+
+@raises("RuntimeError")
+def once_differentiable(lib):
+    x = variable(lib)
+    (g,) = lib.autograd.grad(_cube(lib)(x).sum(), x, create_graph=True)
+    g.sum().backward()
 
 
 @raises("RuntimeError")
@@ -599,3 +505,43 @@ def straight_through(lib):
     x, w = variable(lib), variable(lib)
     (Step.apply(x * w) * w).sum().backward()
     return x.grad, w.grad
+
+
+expressions(
+    "RuntimeError",
+    function_with_too_few_gradients=lambda lib: _run_product(lib, lambda ctx, g, h: g),
+    function_with_too_many_gradients=lambda lib: _run_product(lib, lambda ctx, g, h: (g, g, g)),
+    function_with_a_gradient_of_another_shape=lambda lib: _run_product(
+        lib, lambda ctx, g, h: (ones(lib, 4), g)
+    ),
+    function_with_a_smaller_gradient=lambda lib: _run_product(
+        lib, lambda ctx, g, h: (ones(lib, 1), g)
+    ),
+    function_with_a_scalar_gradient=lambda lib: _run_product(lib, lambda ctx, g, h: (g.sum(), g)),
+    function_with_a_complex_gradient=lambda lib: _run_product(
+        lib, lambda ctx, g, h: (ones(lib, 3, dtype="complex128"), g)
+    ),
+    function_with_a_gradient_that_is_a_number=lambda lib: _run_product(
+        lib, lambda ctx, g, h: (1.0, g)
+    ),
+    function_with_a_list_of_gradients=lambda lib: _run_product(lib, lambda ctx, g, h: [g, g]),
+    function_without_gradients=lambda lib: _run_product(lib, lambda ctx, g, h: None),
+    function_twice_with_saved_tensors=lambda lib: _twice(lib, save=True, access=True),
+)
+
+
+expressions(
+    None,
+    function_with_additional_nones=lambda lib: _run_product(
+        lib, lambda ctx, g, h: (g, g, None, None)
+    ),
+    function_with_a_larger_gradient=lambda lib: _run_product(
+        lib, lambda ctx, g, h: (ones(lib, 2, 3), g)
+    ),
+    function_with_gradients_of_other_real_dtypes=lambda lib: _run_product(
+        lib, lambda ctx, g, h: (ones(lib, 3, dtype="float32"), ones(lib, 3, dtype="int64"))
+    ),
+    function_with_none_for_gradients=lambda lib: _run_product(lib, lambda ctx, g, h: (None, None)),
+    function_twice_without_saved_tensors=lambda lib: _twice(lib, save=False, access=False),
+    function_twice_without_reading_saved_tensors=lambda lib: _twice(lib, save=True, access=False),
+)

@@ -1,6 +1,6 @@
 """`autograd.functional`."""
 
-from tests.autograd.torch_contract.scenarios import ones, raises, scenario, variable
+from tests.autograd.torch_contract.scenarios import expressions, ones, raises, scenario, variable
 
 
 def cubes(x):
@@ -133,46 +133,6 @@ for _name in ("vjp", "jvp", "jacobian"):
         raises("RuntimeError")(_run)
 
 
-@raises("RuntimeError")
-def strict_hessian_of_a_linear_function(lib):
-    lib.autograd.functional.hessian(lambda x: x.sum(), variable(lib), strict=True)
-
-
-@raises("RuntimeError")
-def strict_and_vectorized(lib):
-    lib.autograd.functional.jacobian(cubes, variable(lib), strict=True, vectorize=True)
-
-
-@raises("RuntimeError")
-def vector_of_another_shape(lib):
-    lib.autograd.functional.vjp(cubes, variable(lib), ones(lib, 4))
-
-
-@raises("RuntimeError")
-def vectors_of_another_number(lib):
-    lib.autograd.functional.vjp(mix, (variable(lib), variable(lib)), ones(lib, 3))
-
-
-@raises("RuntimeError")
-def missing_vector(lib):
-    lib.autograd.functional.jvp(cubes, variable(lib))
-
-
-@raises("TypeError")
-def inputs_that_are_no_tensors(lib):
-    lib.autograd.functional.jacobian(cubes, [1.0])
-
-
-@raises("RuntimeError")
-def hessian_of_several_elements(lib):
-    lib.autograd.functional.hessian(cubes, variable(lib))
-
-
-@raises("NotImplementedError")
-def forward_jacobian_without_vectorize(lib):
-    lib.autograd.functional.jacobian(cubes, variable(lib), strategy="forward-mode")
-
-
 @scenario
 def functional_of_what_the_function_closes_over(lib):
     x = variable(lib)
@@ -283,15 +243,40 @@ def strict_hvp_of_what_is_linear_in_a_constant(lib):
     lib.autograd.functional.hvp(lambda x: (x * a).sum(), x, x, strict=True)
 
 
-@raises("RuntimeError")
-def strict_and_forward(lib):
-    lib.autograd.functional.jacobian(
+expressions(
+    "RuntimeError",
+    strict_hessian_of_a_linear_function=lambda lib: lib.autograd.functional.hessian(
+        lambda x: x.sum(), variable(lib), strict=True
+    ),
+    strict_and_vectorized=lambda lib: lib.autograd.functional.jacobian(
+        cubes, variable(lib), strict=True, vectorize=True
+    ),
+    vector_of_another_shape=lambda lib: lib.autograd.functional.vjp(
+        cubes, variable(lib), ones(lib, 4)
+    ),
+    vectors_of_another_number=lambda lib: lib.autograd.functional.vjp(
+        mix, (variable(lib), variable(lib)), ones(lib, 3)
+    ),
+    missing_vector=lambda lib: lib.autograd.functional.jvp(cubes, variable(lib)),
+    hessian_of_several_elements=lambda lib: lib.autograd.functional.hessian(cubes, variable(lib)),
+    strict_and_forward=lambda lib: lib.autograd.functional.jacobian(
         cubes, variable(lib), strict=True, vectorize=True, strategy="forward-mode"
-    )
+    ),
+)
 
 
-@raises("NotImplementedError")
-def forward_with_create_graph(lib):
-    lib.autograd.functional.jacobian(
+expressions(
+    "TypeError",
+    inputs_that_are_no_tensors=lambda lib: lib.autograd.functional.jacobian(cubes, [1.0]),
+)
+
+
+expressions(
+    "NotImplementedError",
+    forward_jacobian_without_vectorize=lambda lib: lib.autograd.functional.jacobian(
+        cubes, variable(lib), strategy="forward-mode"
+    ),
+    forward_with_create_graph=lambda lib: lib.autograd.functional.jacobian(
         cubes, variable(lib), create_graph=True, strict=True, strategy="forward-mode"
-    )
+    ),
+)

@@ -1,6 +1,6 @@
 """`autograd.grad`: its inputs, used and not."""
 
-from tests.autograd.torch_contract.scenarios import ones, raises, scenario, variable
+from tests.autograd.torch_contract.scenarios import expressions, ones, scenario, variable
 
 
 @scenario
@@ -49,26 +49,6 @@ def inputs_in_a_dict(lib):
     return lib.autograd.grad((x * y).sum(), {"x": x, "y": y})
 
 
-@raises("RuntimeError")
-def no_inputs(lib):
-    lib.autograd.grad(variable(lib).sum(), [])
-
-
-@raises("RuntimeError")
-def input_without_grad(lib):
-    lib.autograd.grad(variable(lib).sum(), lib.tensor([1.0]))
-
-
-@raises("RuntimeError")
-def input_without_grad_though_unused_is_allowed(lib):
-    lib.autograd.grad(variable(lib).sum(), lib.tensor([1.0]), allow_unused=True)
-
-
-@raises("RuntimeError")
-def unused_input(lib):
-    lib.autograd.grad(variable(lib).sum(), variable(lib))
-
-
 def _unused(lib, **options):
     x, y = variable(lib), lib.tensor([1.0], requires_grad=True)
     found = lib.autograd.grad((x * x).sum(), [x, y], **options)
@@ -76,52 +56,45 @@ def _unused(lib, **options):
 
 
 @scenario
-def unused_allowed(lib):
-    return _unused(lib, allow_unused=True)
-
-
-@raises("RuntimeError")
-def unused_forbidden(lib):
-    return _unused(lib, allow_unused=False)
-
-
-@raises("RuntimeError")
-def unused_forbidden_by_default(lib):
-    return _unused(lib, materialize_grads=False)
-
-
-@scenario
-def unused_materialized(lib):
-    return _unused(lib, materialize_grads=True)
-
-
-@scenario
-def unused_materialized_and_allowed(lib):
-    return _unused(lib, materialize_grads=True, allow_unused=True)
-
-
-@raises("ValueError")
-def unused_materialized_and_forbidden(lib):
-    return _unused(lib, materialize_grads=True, allow_unused=False)
-
-
-@scenario
-def unused_allowed_and_not_materialized(lib):
-    return _unused(lib, materialize_grads=False, allow_unused=True)
-
-
-@scenario
-def unused_materialized_with_create_graph(lib):
-    return _unused(lib, materialize_grads=True, create_graph=True)
-
-
-@scenario
-def unused_allowed_with_create_graph(lib):
-    return _unused(lib, allow_unused=True, create_graph=True)
-
-
-@scenario
 def detached_input_is_unused(lib):
     x = variable(lib)
     y = x * 2
     return lib.autograd.grad((y.detach() * x).sum(), [x, y], allow_unused=True)
+
+
+expressions(
+    "RuntimeError",
+    no_inputs=lambda lib: lib.autograd.grad(variable(lib).sum(), []),
+    input_without_grad=lambda lib: lib.autograd.grad(variable(lib).sum(), lib.tensor([1.0])),
+    input_without_grad_though_unused_is_allowed=lambda lib: lib.autograd.grad(
+        variable(lib).sum(), lib.tensor([1.0]), allow_unused=True
+    ),
+    unused_input=lambda lib: lib.autograd.grad(variable(lib).sum(), variable(lib)),
+    unused_forbidden=lambda lib: _unused(lib, allow_unused=False),
+    unused_forbidden_by_default=lambda lib: _unused(lib, materialize_grads=False),
+)
+
+
+expressions(
+    None,
+    unused_allowed=lambda lib: _unused(lib, allow_unused=True),
+    unused_materialized=lambda lib: _unused(lib, materialize_grads=True),
+    unused_materialized_and_allowed=lambda lib: _unused(
+        lib, materialize_grads=True, allow_unused=True
+    ),
+    unused_allowed_and_not_materialized=lambda lib: _unused(
+        lib, materialize_grads=False, allow_unused=True
+    ),
+    unused_materialized_with_create_graph=lambda lib: _unused(
+        lib, materialize_grads=True, create_graph=True
+    ),
+    unused_allowed_with_create_graph=lambda lib: _unused(lib, allow_unused=True, create_graph=True),
+)
+
+
+expressions(
+    "ValueError",
+    unused_materialized_and_forbidden=lambda lib: _unused(
+        lib, materialize_grads=True, allow_unused=False
+    ),
+)

@@ -1,6 +1,6 @@
 """Retained gradients, and hooks of every kind."""
 
-from tests.autograd.torch_contract.scenarios import ones, raises, scenario, variable
+from tests.autograd.torch_contract.scenarios import expressions, ones, raises, scenario, variable
 
 
 @scenario
@@ -29,11 +29,6 @@ def leaves_do_not_retain(lib):
     x = variable(lib)
     x.retain_grad()
     return x.retains_grad
-
-
-@raises("RuntimeError")
-def retaining_without_grad(lib):
-    lib.tensor([1.0]).retain_grad()
 
 
 @scenario
@@ -196,11 +191,6 @@ def hook_that_returns_a_number(lib):
     (x * x).sum().backward()
 
 
-@raises("RuntimeError")
-def hook_without_grad(lib):
-    lib.tensor([1.0]).register_hook(lambda g: g)
-
-
 @raises("ValueError")
 def errors_of_hooks_pass(lib):
     x = variable(lib)
@@ -276,11 +266,14 @@ def post_accumulate_hook_that_returns_something(lib):
     x.sum().backward()
 
 
-@raises("RuntimeError")
-def post_accumulate_hook_on_an_intermediate_result(lib):
-    (variable(lib) * 2).register_post_accumulate_grad_hook(print)
-
-
-@raises("RuntimeError")
-def post_accumulate_hook_without_grad(lib):
-    lib.tensor([1.0]).register_post_accumulate_grad_hook(print)
+expressions(
+    "RuntimeError",
+    retaining_without_grad=lambda lib: lib.tensor([1.0]).retain_grad(),
+    hook_without_grad=lambda lib: lib.tensor([1.0]).register_hook(lambda g: g),
+    post_accumulate_hook_on_an_intermediate_result=lambda lib: (
+        variable(lib) * 2
+    ).register_post_accumulate_grad_hook(print),
+    post_accumulate_hook_without_grad=lambda lib: lib.tensor(
+        [1.0]
+    ).register_post_accumulate_grad_hook(print),
+)

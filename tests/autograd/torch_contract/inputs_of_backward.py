@@ -1,6 +1,6 @@
 """`backward(inputs=...)`."""
 
-from tests.autograd.torch_contract.scenarios import raises, scenario, variable
+from tests.autograd.torch_contract.scenarios import expressions, scenario, variable
 
 
 @scenario
@@ -15,11 +15,6 @@ def one_input_of_backward(lib):
     x, y = variable(lib), variable(lib)
     (x * y).sum().backward(inputs=y)
     return x.grad, y.grad
-
-
-@raises("RuntimeError")
-def empty_inputs_of_backward(lib):
-    variable(lib).sum().backward(inputs=[])
 
 
 @scenario
@@ -59,11 +54,6 @@ def inputs_of_backward_accumulate(lib):
     for _ in range(2):
         (y * 3).sum().backward(inputs=[y], retain_graph=True)
     return y.grad
-
-
-@raises("RuntimeError")
-def input_of_backward_without_grad(lib):
-    variable(lib).sum().backward(inputs=[lib.tensor([1.0])])
 
 
 @scenario
@@ -135,3 +125,12 @@ def one_of_two_roots_above_no_input_has_no_hooks_called(lib):
     roots = [root_with_hooks(lib, x, seen), root_with_hooks(lib, other, seen)]
     lib.autograd.backward(roots, inputs=[other])
     return x.grad, other.grad, roots[0].grad, roots[1].grad, *seen
+
+
+expressions(
+    "RuntimeError",
+    empty_inputs_of_backward=lambda lib: variable(lib).sum().backward(inputs=[]),
+    input_of_backward_without_grad=lambda lib: (
+        variable(lib).sum().backward(inputs=[lib.tensor([1.0])])
+    ),
+)

@@ -1,6 +1,6 @@
 """Leaves, and `requires_grad`."""
 
-from tests.autograd.torch_contract.scenarios import raises, scenario, variable
+from tests.autograd.torch_contract.scenarios import expressions, scenario, variable
 
 
 @scenario
@@ -52,20 +52,10 @@ def tensors_made_under_no_grad_can_become_leaves(lib):
     return y.is_leaf, x.grad, y.grad
 
 
-@raises("RuntimeError")
-def intermediate_results_keep_requires_grad(lib):
-    (variable(lib) * 2).requires_grad_(False)
-
-
 @scenario
 def requires_grad_of_an_intermediate_result(lib):
     y = (variable(lib) * 2).requires_grad_()
     return y.requires_grad, y.is_leaf
-
-
-@raises("RuntimeError")
-def integers_cannot_require_grad(lib):
-    lib.tensor([1, 2], dtype="int64").requires_grad_()
 
 
 @scenario
@@ -75,3 +65,10 @@ def requires_grad_switched_off(lib):
     x.requires_grad_(False)
     y.backward()
     return x.grad, w.grad
+
+
+expressions(
+    "RuntimeError",
+    intermediate_results_keep_requires_grad=lambda lib: (variable(lib) * 2).requires_grad_(False),
+    integers_cannot_require_grad=lambda lib: lib.tensor([1, 2], dtype="int64").requires_grad_(),
+)

@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 
-from tests.autograd.torch_contract.scenarios import ones, raises, scenario, variable
+from tests.autograd.torch_contract.scenarios import expressions, ones, raises, scenario, variable
 
 
 @scenario
@@ -19,11 +19,6 @@ def implicit_gradient_of_one_element(lib):
     x = variable(lib, 3.0)
     (x * x).backward()
     return x.grad
-
-
-@raises("RuntimeError")
-def implicit_gradient_of_several_elements(lib):
-    (variable(lib) * 2).backward()
 
 
 @raises("RuntimeError")
@@ -50,16 +45,6 @@ def given_gradient(lib):
     x = variable(lib)
     (x * x).backward(lib.tensor([1.0, 10.0, 100.0]))
     return x.grad
-
-
-@raises("RuntimeError")
-def given_gradient_that_would_broadcast(lib):
-    (variable(lib) * 2).backward(lib.tensor(1.0))
-
-
-@raises("RuntimeError")
-def given_gradient_of_another_shape(lib):
-    (variable(lib) * 2).backward(ones(lib, 4))
 
 
 @scenario
@@ -93,11 +78,6 @@ def gradient_that_is_an_array(lib):
 def gradient_that_is_a_number(lib):
     x = variable(lib)
     lib.autograd.grad(x.sum(), x, 1.0)
-
-
-@raises("RuntimeError")
-def output_without_history(lib):
-    lib.tensor([1.0]).backward()
 
 
 @raises("RuntimeError")
@@ -158,16 +138,22 @@ def the_same_output_twice(lib):
 
 
 @scenario
-def no_outputs(lib):
-    return lib.autograd.backward([])
-
-
-@raises("RuntimeError")
-def gradient_of_no_outputs(lib):
-    lib.autograd.grad([], [variable(lib)])
-
-
-@scenario
 def generator_arguments(lib):
     x = variable(lib)
     return lib.autograd.grad((o for o in [x.sum()]), (i for i in [x]))
+
+
+expressions(
+    "RuntimeError",
+    implicit_gradient_of_several_elements=lambda lib: (variable(lib) * 2).backward(),
+    given_gradient_that_would_broadcast=lambda lib: (variable(lib) * 2).backward(lib.tensor(1.0)),
+    given_gradient_of_another_shape=lambda lib: (variable(lib) * 2).backward(ones(lib, 4)),
+    output_without_history=lambda lib: lib.tensor([1.0]).backward(),
+    gradient_of_no_outputs=lambda lib: lib.autograd.grad([], [variable(lib)]),
+)
+
+
+expressions(
+    None,
+    no_outputs=lambda lib: lib.autograd.backward([]),
+)

@@ -21,6 +21,13 @@ def raises(kind):
     return mark
 
 
+def expressions(kind, **functions):
+    """Scenarios of one expression each, by name, that raise an error of this kind, or none."""
+    for name, function in functions.items():
+        function.__name__ = name
+        (scenario if kind is None else raises(kind))(function)
+
+
 def variable(lib, *values):
     return lib.tensor(list(values) or [1.0, 2.0, -0.5], requires_grad=True)
 
