@@ -377,9 +377,7 @@ class _Loop(ResultsOfSteps):
         last = min([max([x.serial for x in within if x not in self.recorded.moved]), *readers])
         if any(x.serial < last for node in later for x in self._inside(node)):
             return False
-        own = made.recorded = _recorded_since(
-            newest, [*results, *made.instead.values(), *joined]
-        )
+        own = made.recorded = _recorded_since(newest, [*results, *made.instead.values(), *joined])
         # The results of a loop have the numbers after its own, those that are asked for later as
         # well.
         counts = {x: len(x.type.items) for x in own if _is_loop(x)}
