@@ -12,7 +12,7 @@ would be another whole array for each part that is written or read.
 
 from collections.abc import Container, Mapping, Sequence
 
-from numba_grad.graph.node import OPS, Node, record, recording
+from numba_grad.graph.node import OPS, SERIALS_A_NODE, Node, record, recording
 from numba_grad.graph.walk import copied
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import Shape, region_params, slice_params
@@ -171,12 +171,18 @@ class _Rows:
     def _clean(self, chain: _Chain) -> None:
         if chain.dirty is None:
             return
-        row, array = chain.dirty, chain.array
+        row, array, last = chain.dirty, chain.array, chain.last
+        if last.inputs == (array, chain.rows[row]):
+            # The row was written at once. The derivative of a derivative comes here again: another
+            # assignment each time, later each time, would be after what reads it.
+            self.kept.append(last)
+            chain.array, chain.dirty = last, None
+            return
         starts = chain.origin(row)
         params = region_params(starts, (1,) * len(starts))
         after = record(_UPDATE, (array, chain.rows[row]), params)
-        self._made(after, chain.last.serial + 2)
-        self._instead[chain.last] = after
+        self._made(after, _number_after(last, 2))
+        self._instead[last] = after
         chain.array, chain.dirty = after, None
 
     def _is_written(self, node: Node) -> bool:
@@ -196,7 +202,7 @@ class _Rows:
                 part = _slice(chain.base, chain.origin(row), chain.sizes())
                 whole = self._made(part, node.serial - 1)
             params = region_params(chain.within(node.params["starts"]), node.params["steps"])
-            value = self._made(record(_UPDATE, (whole, value), params), node.serial + 1)
+            value = self._made(record(_UPDATE, (whole, value), params), _number_after(node, 1))
         chain.rows[row], chain.dirty, chain.last = value, row, node
         self._chains[node] = chain
         return True
@@ -221,7 +227,7 @@ class _Rows:
         else:
             dropped = node.params.get("dropped", ())
             new = _slice(value, chain.within(starts), sizes, node.params["steps"], dropped)
-        self._instead[node] = self._made(new, node.serial + 1)
+        self._instead[node] = self._made(new, _number_after(node, 1))
         return True
 
     def _made(self, node: Node, serial: int) -> Node:
@@ -250,6 +256,13 @@ class _CopiedRows(_Rows):
         if inputs != node.inputs:
             copy = self.copies[node] = copied(node, inputs, self.copies)
             copy.requires_grad &= any(x.requires_grad for x in inputs)
+
+
+def _number_after(node: Node, by: int) -> int:
+    """A number for what is made in the place of `node`, before the number of what was recorded
+    next: its own, where it was made so itself."""
+    is_recorded = node.serial % SERIALS_A_NODE == 0
+    return node.serial + by if is_recorded else node.serial
 
 
 def _slice(x: Node, starts: Shape, sizes: Shape, steps: Shape = (), dropped: Shape = ()) -> Node:
