@@ -249,6 +249,7 @@ def _work(
 ) -> tuple[float, int]:
     """How many operations a graph runs, infinitely many if one of them is large, and bytes of what
     they compute; `known`: of the functions that it calls, each of which is looked at once."""
+    graph.check_order()
     types = [node.type for node in graph.nodes]
     if _has_large(graph, [type.size for type in types], most_elements):
         return math.inf, 0

@@ -289,3 +289,34 @@ def test_systems_with_equal_matrices_are_two_for_gradients():
     by_others = ng.grad(solved, argnums=(0, 1))(matrix, matrix * (1 + 1e-13))
     for found, expected in zip(by_equal, by_others, strict=True):
         np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-9)
+
+
+def two_states(a, b):
+    """The two cotangents with which the loop's derivative begins are made alike."""
+    u, v = a, b
+    for _ in range(13):
+        u, v = u * a + b, v * 0.3 - u
+    return np.sum(u) + np.sum(v)
+
+
+def gradients_one_by_one(a, b):
+    rows = [ng.grad(two_states, argnums=(0, 1))(x, y) for x, y in zip(a, b, strict=True)]
+    return [np.stack([np.asarray(row[k]) for row in rows]) for k in range(2)]
+
+
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        lambda g: ng.vmap(ng.jit(g)),
+        lambda g: ng.jit(ng.vmap(ng.jit(g))),
+        lambda g: lambda a, b: ng.map(lambda x: ng.jit(g)(*x), (a, b)),
+        lambda g: lambda a, b: ng.scan(lambda c, x: (c, g(*x)), 0.0, (a, b))[1],
+    ],
+    ids=["vmap of jit", "jit of vmap of jit", "map", "scan"],
+)
+def test_users_of_what_is_merged_come_after_it(transformed):
+    """In a function that is called, or a body: the order of the graph is that of recording."""
+    a, b = np.random.RandomState(0).randn(2, 3, 6) * 0.5
+    found = transformed(ng.grad(two_states, argnums=(0, 1)))(a, b)
+    for x, expected in zip(found, gradients_one_by_one(a, b), strict=True):
+        np.testing.assert_allclose(np.asarray(x), expected, rtol=1e-12, atol=1e-14)
