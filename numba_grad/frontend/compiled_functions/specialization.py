@@ -428,7 +428,9 @@ class Specialization:
 def _has_large_sums(nodes: Iterable[Node]) -> bool:
     """Whether two matrices of many elements are summed over one of their axes."""
     sums = [x for x in nodes if x.op is _SUM and x.shape and len(x.params["axes"]) == 1]
-    return sum(x.inputs[0].type.size >= FEWEST_SUMMED for x in sums) > 1
+    # One that was computed while the function was traced has no inputs any more.
+    sizes = [x.inputs[0].type.size for x in sums if x.inputs]
+    return sum(size >= FEWEST_SUMMED for size in sizes) > 1
 
 
 def _is_still(x: ClosedOver) -> bool:
