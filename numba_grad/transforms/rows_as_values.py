@@ -175,13 +175,13 @@ class _Rows:
         if last.inputs == (array, chain.rows[row]):
             # The row was written at once. The derivative of a derivative comes here again: another
             # assignment each time, later each time, would be after what reads it.
-            self.kept.append(last)
+            self._keep(last, last.inputs)
             chain.array, chain.dirty = last, None
             return
         starts = chain.origin(row)
         params = region_params(starts, (1,) * len(starts))
         after = record(_UPDATE, (array, chain.rows[row]), params)
-        self._made(after, _number_after(last, 2))
+        self._made(after, last.serial + 2)
         self._instead[last] = after
         chain.array, chain.dirty = after, None
 
@@ -202,7 +202,7 @@ class _Rows:
                 part = _slice(chain.base, chain.origin(row), chain.sizes())
                 whole = self._made(part, node.serial - 1)
             params = region_params(chain.within(node.params["starts"]), node.params["steps"])
-            value = self._made(record(_UPDATE, (whole, value), params), _number_after(node, 1))
+            value = self._made(record(_UPDATE, (whole, value), params), node.serial + 1)
         chain.rows[row], chain.dirty, chain.last = value, row, node
         self._chains[node] = chain
         return True
@@ -227,7 +227,9 @@ class _Rows:
         else:
             dropped = node.params.get("dropped", ())
             new = _slice(value, chain.within(starts), sizes, node.params["steps"], dropped)
-        self._instead[node] = self._made(new, _number_after(node, 1))
+        # No later each time that a derivative of a derivative comes here, but after what it reads.
+        is_made_here = node.serial % SERIALS_A_NODE and new.inputs[0].serial < node.serial
+        self._instead[node] = self._made(new, node.serial if is_made_here else node.serial + 1)
         return True
 
     def _made(self, node: Node, serial: int) -> Node:
@@ -256,13 +258,6 @@ class _CopiedRows(_Rows):
         if inputs != node.inputs:
             copy = self.copies[node] = copied(node, inputs, self.copies)
             copy.requires_grad &= any(x.requires_grad for x in inputs)
-
-
-def _number_after(node: Node, by: int) -> int:
-    """A number for what is made in the place of `node`, before the number of what was recorded
-    next: its own, where it was made so itself."""
-    is_recorded = node.serial % SERIALS_A_NODE == 0
-    return node.serial + by if is_recorded else node.serial
 
 
 def _slice(x: Node, starts: Shape, sizes: Shape, steps: Shape = (), dropped: Shape = ()) -> Node:
