@@ -218,6 +218,7 @@ def _mixed(numbers: np.ndarray) -> np.ndarray:
 
 def first_tier_runs(graph: FlatGraph) -> int:
     """How often a graph is run operation by operation before it is fused: 0 if never."""
+    graph.check_order()  # as is done where it is fused
     nodes, nbytes = _work(graph, {})
     runs = math.inf if nodes <= MOST_NODES and nbytes <= MOST_BYTES else _runs_while_fusing(graph)
     if runs < FEWEST_RUNS:
@@ -249,7 +250,6 @@ def _work(
 ) -> tuple[float, int]:
     """How many operations a graph runs, infinitely many if one of them is large, and bytes of what
     they compute; `known`: of the functions that it calls, each of which is looked at once."""
-    graph.check_order()
     types = [node.type for node in graph.nodes]
     if _has_large(graph, [type.size for type in types], most_elements):
         return math.inf, 0
