@@ -218,6 +218,7 @@ def _mixed(numbers: np.ndarray) -> np.ndarray:
 
 def first_tier_runs(graph: FlatGraph) -> int:
     """How often a graph is run operation by operation before it is fused: 0 if never."""
+    graph.check_order()  # as is done where it is fused
     nodes, nbytes = _work(graph, {})
     runs = math.inf if nodes <= MOST_NODES and nbytes <= MOST_BYTES else _runs_while_fusing(graph)
     if runs < FEWEST_RUNS:

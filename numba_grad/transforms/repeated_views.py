@@ -22,10 +22,11 @@ _LOOKED_AT = 16  # elements
 
 
 def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> list[Node]:
-    """`order`, inputs before users, less the views that equal an earlier one of it.
+    """`order`, that of recording, less the views that equal an earlier one of it.
 
-    `roots` stay. The users of the others get the earlier one as input instead. What a view is made
-    of is not computed here and does not change: values and derivatives stay the same.
+    `roots` stay. The users of the others get the earlier one as input instead: in another order
+    than that of recording it might be recorded after them. What a view is made of is not computed
+    here and does not change: values and derivatives stay the same.
 
     Only for graphs that no other pass walks at the time, as those of one call of a transformed
     function: that pass may know a view by one of its nodes, and find another one here.

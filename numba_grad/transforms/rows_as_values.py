@@ -114,24 +114,23 @@ class _Row:
     element by element, from other elements, is a graph of numbers.
     """
 
-    __slots__ = ("elements", "parts", "serial", "under", "value")
+    __slots__ = ("elements", "last", "parts", "under", "value")
 
-    def __init__(self) -> None:
+    def __init__(self, last: Node) -> None:
+        self.last = last  # assignment to it
         self.under: Node | None = None  # the row before `elements`; None: that of the base
         self.elements: dict[Shape, Node] = {}  # by place
         self.value: Node | None = None  # the row before `parts`; None: that of the base
         self.parts: list[tuple[dict[str, Shape], Node, int]] = []  # where, what, and when
-        self.serial = 0  # of the last assignment
 
-    def assign(self, value: Node, serial: int) -> None:
+    def assign(self, value: Node) -> None:
         """All of it."""
-        self.value, self.under, self.serial = value, value, serial
+        self.value = self.under = value
         self.parts.clear()
         self.elements.clear()
 
-    def assign_part(self, where: dict[str, Shape], value: Node, serial: int) -> None:
-        self.parts.append((where, value, serial))
-        self.serial = serial
+    def assign_part(self, where: dict[str, Shape], value: Node) -> None:
+        self.parts.append((where, value, self.last.serial))
         if value.type.size == 1:
             self.elements[where["starts"]] = value
 
@@ -219,11 +218,18 @@ class _Rows:
         return self._instead.get(x, x)
 
     def _clean(self, chain: _Chain) -> None:
-        for row in chain.dirty:
-            starts = chain.origin(row)
+        for number in chain.dirty:
+            row, whole = chain.rows[number], self._whole(chain, number)
+            if row.last.inputs == (chain.array, whole):
+                # The row was written at once. The derivative of a derivative comes here again:
+                # another assignment each time, later each time, would be after what reads it.
+                self._keep(row.last, row.last.inputs)
+                chain.array = row.last
+                continue
+            starts = chain.origin(number)
             params = region_params(starts, (1,) * len(starts))
-            after = record(_UPDATE, (chain.array, self._whole(chain, row)), params)
-            chain.array = self._made(after, chain.rows[row].serial + 2)
+            after = record(_UPDATE, (chain.array, whole), params)
+            chain.array = self._made(after, row.last.serial + 2)
         if chain.dirty:
             self._instead[chain.last] = chain.array
             chain.dirty.clear()
@@ -250,12 +256,13 @@ class _Rows:
         chain = self._chains.get(x)
         if chain is None or chain.last is not x:
             chain = _Chain(self._now(x), self._axes[x])
-        row, value = chain.rows.setdefault(number, _Row()), self._now(v)
+        row, value = chain.rows.setdefault(number, _Row(node)), self._now(v)
+        row.last = node
         if v.shape == chain.sizes():
-            row.assign(value, node.serial)
+            row.assign(value)
         else:
             where = region_params(chain.within(node.params["starts"]), node.params["steps"])
-            row.assign_part(where, value, node.serial)
+            row.assign_part(where, value)
             if value.type.size > 1:
                 row.under = self._whole(chain, number)
                 row.elements.clear()

@@ -6,6 +6,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.compiler.partition import flat_graph
 from numba_grad.compiler.partition.flat_graph import flatten
+from numba_grad.errors import InternalError
 from numba_grad.graph.node import OPS, argument
 from numba_grad.graph.types import array_type
 
@@ -63,3 +64,13 @@ def test_hashes_are_those_of_what_nodes_do():
     assert of_params({"starts": (np.int64(1), -0.0), "bounds": (1, 1, 0, "a", b"b", None)}) == first
     assert of_params({"starts": (2, 0), "bounds": (True, 1.0, 0.0, "a", b"b", None)}) != first
     assert of_params({"function": lambda: 1}) == of_params({"function": lambda: 2})
+
+
+def test_what_reads_what_comes_after_it_is_refused():
+    """Operations that are run one by one would read what is not there yet."""
+    x = ng.tensor(np.ones(3))
+    y = x + 1.0
+    z = y * 2.0
+    y._node.serial = z._node.serial + 1
+    with pytest.raises(InternalError, match="reads what comes after it"):
+        z.numpy()

@@ -652,3 +652,33 @@ def test_indices_that_are_assigned_to_within_a_trace():
 
     x = ng.arange(4.0) + 1
     assert float(ng.jit(f)(x)) == float(f(x)) == (3 + 2 + 3) + 10 * (3 + 1 + 3)
+
+
+def test_places_in_a_tuple_are_one_array():
+    """As `np.nonzero` and `np.where` return them, for NumPy's functions that take array-likes."""
+    given = np.array([0.5, -1.0, 2.0, 3.0])
+    weights = np.arange(1.0, 5.0)
+
+    def put(x):
+        written = ng.tensor(np.zeros(4))
+        np.put(written, np.nonzero(x > 0), x[x > 0] ** 2)
+        return np.sum(written * weights)
+
+    np.testing.assert_array_equal(ng.grad(put)(given).numpy(), 2 * given * (given > 0) * weights)
+
+    def taken(x):
+        return np.sum(np.take(x, np.nonzero(x > 0)) ** 2)
+
+    np.testing.assert_array_equal(ng.grad(taken)(given).numpy(), 2 * given * (given > 0))
+    assert np.take(ng.tensor(given), np.nonzero(ng.tensor(given) > 0)).shape == (1, 3)
+    assert np.take(ng.tensor(given), ([0], [1])).shape == (2, 1)
+
+    def left(x):
+        return np.sum(np.delete(x, np.nonzero(x < 0)) ** 2)
+
+    np.testing.assert_array_equal(ng.grad(left)(given).numpy(), 2 * given * (given > 0))
+    for obj in ([[0], [1]], np.array([[0, 3]]), [np.argmax(ng.tensor(given)), 0]):
+        places = [int(k) for k in obj] if isinstance(obj[0], int | ng.Tensor) else obj
+        np.testing.assert_array_equal(
+            np.delete(ng.tensor(given), obj).numpy(), np.delete(given, places)
+        )

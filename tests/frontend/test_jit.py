@@ -393,3 +393,19 @@ def test_a_tracing_error_that_the_function_catches_is_a_warning(caught):
         assert jitted(2.0, 3) == 2.0
     assert warned[0].filename == __file__
     assert jitted(2.0, 3) == 2.0  # compiled, without another warning
+
+
+def test_sums_that_are_known_while_tracing_need_no_inputs():
+    """What is selected of known points is known; what decides was computed for that."""
+    points = np.random.RandomState(0).randn(7, 3)
+
+    def f(x):
+        known = ng.tensor(points)
+        lengths = np.sum(known**2, axis=1)
+        return np.sum(known[lengths < 2.0] @ x) + np.sum(lengths) * x[0]
+
+    x = np.array([1.0, -2.0, 0.5])
+    near = points[np.sum(points**2, axis=1) < 2.0]
+    assert ng.jit(f)(x) == pytest.approx(np.sum(near @ x) + np.sum(points**2) * x[0])
+    expected = near.sum(axis=0) + np.array([np.sum(points**2), 0, 0])
+    np.testing.assert_allclose(ng.jit(ng.grad(f))(x), expected)

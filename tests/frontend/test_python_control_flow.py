@@ -380,6 +380,19 @@ def test_what_is_closed_over_is_as_it_is_at_the_call():
     assert jitted() == 300.0
 
 
+def test_lambdas_within_lambdas_of_one_line():
+    """Of the functions that begin in one line, the one that is meant is found."""
+    x = np.array([2.0, 3.0])
+    assert (
+        lambda: with_control_flow(lambda *xs: xs[0][0] if xs[0][0] > 0 else -xs[0][1])(x)
+    )() == 2
+    assert (lambda: with_control_flow(lambda **k: k["x"] if k["x"] > 0 else -k["x"])(x=-1.0))() == 1
+    outer = lambda x: (lambda x: x if x > 0 else -2 * x)(x - 5)  # fmt: skip # noqa: E731
+    assert with_control_flow(outer)(2.0) == 6
+    inner = (lambda x: lambda x: x if x > 0 else -2 * x)(None)
+    assert with_control_flow(inner)(-2.0) == 4
+
+
 def test_lambdas_and_partial_functions():
     f, g = with_control_flow(lambda x: x if x > 0 else -x), lambda x: 2 * x if x > 0 else 0.0
     assert f(-2.0) == 2.0

@@ -240,3 +240,83 @@ def test_arrays_that_are_alike_where_one_looks_first_are_told_apart():
     assert [arrays.first_equal_to(x) for x in leaves] == leaves[:30] * 4
     [(_, by_elements)] = arrays._large.values()
     assert list(by_elements.values()) == leaves[:30]
+
+
+def of_two(u, v):
+    return np.sum(np.sin(u) * v**2)
+
+
+EQUAL = np.linspace(0.5, 1.5, 400).reshape(20, 20)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(EQUAL, EQUAL.copy()), (EQUAL, EQUAL), (ng.tensor(EQUAL), ng.tensor(EQUAL))],
+    ids=["equal arrays", "one array", "equal tensors"],
+)
+@pytest.mark.parametrize(
+    "gradients",
+    [
+        ng.grad(of_two, argnums=(0, 1)),
+        ng.jit(ng.grad(of_two, argnums=(0, 1))),
+        lambda u, v: ng.jit(lambda x: ng.grad(of_two, argnums=(0, 1))(x, x))(u),
+        lambda u, v: ng.grad(lambda of: of_two(*of))((u, v)),
+        lambda u, v: ng.vjp(of_two, u, v)[1](1.0),
+    ],
+    ids=["grad", "jit", "twice in jit", "tree", "vjp"],
+)
+def test_arguments_that_are_equal_have_gradients_of_their_own(gradients, first, second):
+    by_first, by_second = gradients(first, second)
+    np.testing.assert_allclose(np.asarray(by_first), np.cos(EQUAL) * EQUAL**2, rtol=1e-14)
+    np.testing.assert_allclose(np.asarray(by_second), 2 * EQUAL * np.sin(EQUAL), rtol=1e-14)
+
+
+def test_arguments_that_are_equal_have_tangents_of_their_own():
+    ones, zeros = np.ones_like(EQUAL), np.zeros_like(EQUAL)
+    _, by_first = ng.jvp(of_two, (EQUAL, EQUAL.copy()), (ones, zeros))
+    _, by_second = ng.jvp(of_two, (EQUAL, EQUAL.copy()), (zeros, ones))
+    np.testing.assert_allclose(float(by_first), np.sum(np.cos(EQUAL) * EQUAL**2), rtol=1e-13)
+    np.testing.assert_allclose(float(by_second), np.sum(2 * EQUAL * np.sin(EQUAL)), rtol=1e-13)
+
+
+def test_systems_with_equal_matrices_are_two_for_gradients():
+    matrix, right = np.eye(5) * 3 + EQUAL[:5, :5], EQUAL[0, :5]
+
+    def solved(a, b):
+        return np.sum(np.linalg.solve(a, right) * np.linalg.solve(b, right) ** 2)
+
+    by_equal = ng.grad(solved, argnums=(0, 1))(matrix, matrix.copy())
+    by_others = ng.grad(solved, argnums=(0, 1))(matrix, matrix * (1 + 1e-13))
+    for found, expected in zip(by_equal, by_others, strict=True):
+        np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-9)
+
+
+def two_states(a, b):
+    """The two cotangents with which the loop's derivative begins are made alike."""
+    u, v = a, b
+    for _ in range(13):
+        u, v = u * a + b, v * 0.3 - u
+    return np.sum(u) + np.sum(v)
+
+
+def gradients_one_by_one(a, b):
+    rows = [ng.grad(two_states, argnums=(0, 1))(x, y) for x, y in zip(a, b, strict=True)]
+    return [np.stack([np.asarray(row[k]) for row in rows]) for k in range(2)]
+
+
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        lambda g: ng.vmap(ng.jit(g)),
+        lambda g: ng.jit(ng.vmap(ng.jit(g))),
+        lambda g: lambda a, b: ng.map(lambda x: ng.jit(g)(*x), (a, b)),
+        lambda g: lambda a, b: ng.scan(lambda c, x: (c, g(*x)), 0.0, (a, b))[1],
+    ],
+    ids=["vmap of jit", "jit of vmap of jit", "map", "scan"],
+)
+def test_users_of_what_is_merged_come_after_it(transformed):
+    """In a function that is called, or a body: the order of the graph is that of recording."""
+    a, b = np.random.RandomState(0).randn(2, 3, 6) * 0.5
+    found = transformed(ng.grad(two_states, argnums=(0, 1)))(a, b)
+    for x, expected in zip(found, gradients_one_by_one(a, b), strict=True):
+        np.testing.assert_allclose(np.asarray(x), expected, rtol=1e-12, atol=1e-14)

@@ -256,3 +256,38 @@ def test_a_table_that_is_filled_by_elements_is_a_loop_over_its_rows(way, loops):
     for found, expected in zip(WAYS[way](table, P), step_by_step(table, P), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert max(loops) >= 20
+
+
+def ends_of_a_field(u):
+    """A field whose ends are set after a loop, as of a pressure: each end is a row that is written
+    in part, and read by the next."""
+    p = np.zeros(u.shape, like=u)
+    u = 0.3 * u
+    for _ in range(14):
+        p[1:-1, 1:-1] = (u[1:-1, 1:-1] + p[:-2, 1:-1]) / 4
+    u[1:-1, 1:-1] -= 0.5 * p[2:, 1:-1]
+    u[-1, 1:-1] = -u[-2, 1:-1]
+    u[1:-1, -1] = u[1:-1, -2]
+    return np.sum(u**3)
+
+
+@pytest.mark.parametrize("transformed", [lambda f: f, ng.jit], ids=["define by run", "jit"])
+def test_derivatives_of_derivatives_keep_the_order_of_rows(transformed):
+    """Each derivative goes through the rows again, and finds those that the one before has made."""
+    u = np.random.RandomState(0).randn(18, 18)
+    directions = np.random.RandomState(1).randn(2, 18, 18)
+    gradient = ng.jit(ng.grad(ends_of_a_field))
+
+    def second(u):
+        return ng.hvp(ends_of_a_field, (u,), (directions[0],))[0]
+
+    def third(u):
+        return ng.grad(lambda u: np.sum(second(u) * directions[1]))(u)
+
+    before, after = (gradient(u + sign * 1e-5 * directions[0]) for sign in (-1, 1))
+    found = np.asarray(transformed(second)(u))
+    np.testing.assert_allclose(found, (after - before) / 2e-5, rtol=1e-6, atol=1e-7)
+    # Of a cubic form, 6 T(d, e, .) is the third derivative and 3 T(d, d, .) the gradient at d.
+    found = np.sum(np.asarray(transformed(third)(u)) * directions[0])
+    expected = 2 * np.sum(np.asarray(gradient(directions[0])) * directions[1])
+    np.testing.assert_allclose(found, expected, rtol=1e-10)

@@ -103,6 +103,13 @@ class FlatGraph:
         """The positions of what the node at one reads."""
         return self.edges[self.starts[position] : self.starts[position + 1]].tolist()
 
+    def check_order(self) -> None:
+        """Refuse nodes that read what comes after them, as a transform may leave them that puts one
+        node in the place of another: run one by one, they would read what is not there yet."""
+        users = np.repeat(np.arange(len(self.nodes)), self.starts[1:] - self.starts[:-1])
+        for k in users[self.edges >= users][:1].tolist():
+            raise InternalError(f"graph: {self.nodes[k]}, number {k}, reads what comes after it")
+
     def facts(self, name: str, positions: np.ndarray | slice = _ALL) -> np.ndarray:
         """What is known, by one name of `_FACTS`, of the nodes at these positions: a new array."""
         if name == "hash":
@@ -413,7 +420,9 @@ def graph_of(target: ClosedGraph, numbers: tuple[int, ...], table: "Signatures")
     """Some outputs of a graph over its arguments, with the signatures of a table: that in force."""
 
     def flat() -> FlatGraph:
-        return flatten([target.outputs[k] for k in numbers], target.arguments)
+        graph = flatten([target.outputs[k] for k in numbers], target.arguments)
+        graph.check_order()
+        return graph
 
     found = target.derived(("flat", numbers), flat)
     return found if found.table is table else flat()

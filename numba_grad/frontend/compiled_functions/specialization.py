@@ -40,7 +40,7 @@ from numba_grad.graph import order
 from numba_grad.graph.node import OPS, Node, argument, leaf, recording
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type
-from numba_grad.graph.walk import is_traced, substitute, toposort
+from numba_grad.graph.walk import in_order_of_recording, is_traced, substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.locks import new_lock
 from numba_grad.transforms.call import CallTarget, call
@@ -421,14 +421,16 @@ class Specialization:
         replacement = dict(zip(self.inputs, stand_ins, strict=True))
         with recording(True):
             outputs = substitute(self.graph_outputs, replacement)
-        without_repeated_views(toposort(outputs), outputs)
+        without_repeated_views(in_order_of_recording(toposort(outputs)), outputs)
         return CallTarget(self.name, stand_ins, outputs)
 
 
 def _has_large_sums(nodes: Iterable[Node]) -> bool:
     """Whether two matrices of many elements are summed over one of their axes."""
     sums = [x for x in nodes if x.op is _SUM and x.shape and len(x.params["axes"]) == 1]
-    return sum(x.inputs[0].type.size >= FEWEST_SUMMED for x in sums) > 1
+    # One that was computed while the function was traced has no inputs any more.
+    sizes = [x.inputs[0].type.size for x in sums if x.inputs]
+    return sum(size >= FEWEST_SUMMED for size in sizes) > 1
 
 
 def _is_still(x: ClosedOver) -> bool:

@@ -388,7 +388,8 @@ class Differentiation:
                 kept_ends = imported("numba_grad.transforms.kept_ends")
                 history = kept_ends.with_kept_ends(history, roots)
             history = without_repeated_views(history, roots)
-            history = without_repetitions(history, roots, current.trace, LARGEST_VALUE)
+            # Two arguments may be equal, and are two nevertheless.
+            history = without_repetitions(history, roots | ends, current.trace, LARGEST_VALUE)
             if is_tracing() and not _EXTREMES.isdisjoint(map(_op, history)):
                 shifts = imported("numba_grad.transforms.shifts_without_effect")
                 cut = shifts.shifts_without_effect(history, roots)

@@ -13,9 +13,9 @@ from numba_grad.dtypes import BOOL, INT64, can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.functions.indexing import (
     brought_into_range,
-    index_of_nodes,
     mask_value,
     places_along_axis,
+    places_of_nodes,
 )
 from numba_grad.frontend.functions.shapes import cycled
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_assigned, as_node, is_scalar, node_of
@@ -72,7 +72,7 @@ def put(x: "Tensor", ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None:
         If a number is out of range; for numbers that are not known yet, when they are computed.
     """
     node = _target("put", x)
-    index = index_of_nodes(ind)
+    index = places_of_nodes(ind)
     if not isinstance(index, Node):
         index = np.asarray(index)
         index = index.astype(np.int64) if index.size == 0 else index

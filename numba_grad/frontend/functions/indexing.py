@@ -84,6 +84,17 @@ def _entry_of_node(entry: Any) -> Any:
     return node if known is None else known
 
 
+def places_of_nodes(places: Any) -> Any:
+    """What `np.take` and `np.put` are given as one array of places, with its tensors as nodes: a
+    tuple, as `np.nonzero` returns, is no index of several axes."""
+    if places.__class__ is list or places.__class__ is tuple:
+        joined = stacked_tensors(places)
+        if joined is not None:
+            return joined if is_traced(joined) else value_of(joined, "index")
+        return np.asarray(places)
+    return index_of_nodes(places)
+
+
 def _constant(node: Node) -> np.ndarray | None:
     """The value of an index that a traced function makes of numbers alone: `np.arange(n) + 1`. As
     an array it is known where loops and sums by index are looked for, as one of NumPy's own is."""
@@ -115,7 +126,7 @@ def take(
         If an index is out of range; for indices that are not known yet, when they are computed.
     """
     node, number = along_one_axis("take", as_node(x), axis)
-    index = index_of_nodes(indices)
+    index = places_of_nodes(indices)
     if not isinstance(index, Node):
         index = np.asarray(index)
         if index.size == 0:

@@ -25,6 +25,7 @@ from numba_grad.frontend.inputs.arrays import (
     as_optional_dtype,
     common_dtype,
     node_of,
+    stacked_tensors,
     value_of,
     wrap,
 )
@@ -388,9 +389,13 @@ def _places(operation: str, obj: Any, axis: int, size: int, last: int) -> np.nda
     if isinstance(obj, slice):
         return np.arange(*obj.indices(size))
     node = node_of(obj)
+    if node is None and isinstance(obj, list | tuple):
+        node = stacked_tensors(obj)
     places = np.asarray(obj) if node is None else value_of(node, operation)
     if places.size == 0 and not isinstance(obj, np.ndarray):
         places = places.astype(np.int64)
+    if places.ndim > 1 and operation == "delete" and places.dtype.kind in "iu":
+        places = places.ravel()  # as of np.nonzero(mask), which NumPy takes
     if places.ndim > 1 or places.dtype.kind not in "iub":
         raise IndexError(
             explain(

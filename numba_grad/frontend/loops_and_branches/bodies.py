@@ -24,7 +24,7 @@ from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, next_serial, re
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.traced_bodies import check_inside, tracing_body
 from numba_grad.graph.types import CPU, Type
-from numba_grad.graph.walk import substitute, toposort
+from numba_grad.graph.walk import in_order_of_recording, substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import placed
 from numba_grad.transforms.call import CallTarget, has_rules
@@ -91,7 +91,7 @@ def traced(
         # Stand-ins as well: what rules of `custom_vjp` have kept of them is rebuilt from this.
         replaced = dict(zip([*captured, *inside], [*own, *arguments], strict=True))
         outputs = substitute(outputs, replaced, _without_identity)
-        without_repeated_views(toposort(outputs), outputs)
+        without_repeated_views(in_order_of_recording(toposort(outputs)), outputs)
     target = known_body(CallTarget(name or name_of(f), [*arguments, *own], outputs))
     communicators = [communicator for communicator, _ in scope.said.values()]
     return Traced(

@@ -3,6 +3,7 @@
 import ast
 import copy
 import functools
+import inspect
 import linecache
 import types
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ def source_of(function: types.FunctionType) -> FunctionSource:
     found = [x for x in candidates if _may_be(x.tree, code)]
     if len(found) > 1:  # several lambdas on one line
         found = [x for x in found if _holds_all(x.tree, code)]
+    if len(found) > 1:  # and one within the other
+        found = [x for x in found if _functions_in_tree(x.tree) == _functions_in_code(code)]
     if len(found) != 1:
         raise TracingError(
             _not_found(function, "its source text has changed since it was imported")
@@ -84,12 +87,17 @@ def _may_be(tree: Function, code: types.CodeType) -> bool:
 
 def _arguments_of(tree: Function) -> list[str]:
     arguments = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]
-    return [x.arg for x in arguments]
+    rest = [x for x in (tree.args.vararg, tree.args.kwarg) if x is not None]
+    return [x.arg for x in [*arguments, *rest]]
 
 
 def _without_class_names(code: types.CodeType) -> list[str]:
     """The arguments as they are written: `__x` is `_Model__x` in a class `Model`."""
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += sum(
+        bool(code.co_flags & flag) for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
+    )
+    names = code.co_varnames[:count]
     return [
         "__" + x.partition("__")[2] if x[0] == "_" and x[1:2] != "_" and "__" in x else x
         for x in names
@@ -105,3 +113,18 @@ def _holds_all(tree: Function, code: types.CodeType) -> bool:
         if (line, column) < start or (end_line, end_column) > end:  # type: ignore[operator]
             return False
     return True
+
+
+def _functions_in_tree(tree: Function) -> int:
+    return sum(isinstance(node, Function) for node in ast.walk(tree)) - 1
+
+
+def _functions_in_code(code: types.CodeType) -> int:
+    """How many functions a function makes, and those make: no comprehensions and no classes."""
+    inner = [x for x in code.co_consts if isinstance(x, types.CodeType)]
+    own = [
+        x
+        for x in inner
+        if x.co_flags & inspect.CO_OPTIMIZED and (x.co_name == "<lambda>" or x.co_name[0] != "<")
+    ]
+    return len(own) + sum(map(_functions_in_code, inner))
