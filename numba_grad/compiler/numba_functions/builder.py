@@ -23,7 +23,12 @@ from numba_grad.compiler.numba_functions.regions import (
     View,
     defined,
 )
-from numba_grad.compiler.numba_functions.scalar_operations import dtype_of, folded, result_dtype
+from numba_grad.compiler.numba_functions.scalar_operations import (
+    dtype_of,
+    folded,
+    result_dtype,
+    takes_floats,
+)
 
 # What generated text has names for.
 _RESERVED = {
@@ -89,6 +94,10 @@ class Builder:
         if known is not None:
             return known
         dtype = dtype or result_dtype(operation, arguments)
+        if takes_floats(operation) and dtype in FLOATS:
+            arguments = tuple(
+                [x if dtype_of(x) in FLOATS else self.define("cast", x, dtype=dtype) for x in arguments]
+            )
         dtypes = [*map(dtype_of, arguments), dtype]
         if operation not in self._of_complex and any(d in COMPLEX for d in dtypes):
             raise NotOfComplexNumbers(operation)

@@ -18,7 +18,7 @@ import linecache
 from collections.abc import Sequence
 from dataclasses import asdict, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -36,40 +36,57 @@ _next_number = itertools.count().__next__
 
 @immutable
 class Parameter:
-    """An argument of a call, or a part of one that is a tuple. Numbers are known when it is
+    """An argument of a call, or a part of one that has parts. Numbers are known when it is
     recorded; arrays of rank 0 are scalars of the function."""
 
     name: str
     dtype: str
     rank: int
     is_number: bool
-    path: tuple[int, ...] = ()  # where it is in a tuple, in a tuple of that
+    path: tuple[int | str, ...] = ()  # where it is in a tuple or a record, in a part of that
     part: str = ""  # "real" or "imag": a complex argument is two parameters, one after the other
 
     @property
     def text(self) -> str:
         """What it is in Python."""
-        return self.name + "".join(f"[{k}]" for k in self.path)
+        return self.name + "".join(f"[{k!r}]" for k in self.path)
 
 
-def arguments_of(parameters: Sequence[Parameter], parts: Sequence[Any]) -> list[Any]:
-    """The arguments of a call, tuples among them, from something for each parameter."""
-    arguments: dict[str, Any] = {}
-    for p, part in zip(parameters, parts, strict=True):
-        if not p.path:
-            arguments[p.name] = part
-            continue
-        inside = arguments.setdefault(p.name, [])
-        for place in p.path[:-1]:
-            if place == len(inside):
-                inside.append([])
-            inside = inside[place]
-        inside.append(part)
-    return [_as_tuple(x) for x in arguments.values()]
+@immutable
+class Fixed:
+    """An argument that the code is made for: None, a string, another Numba function."""
+
+    value: Any
 
 
-def _as_tuple(value: Any) -> Any:
-    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
+@immutable
+class Parts:
+    """An argument that is a tuple, a named one, or a record, of whose type `names` are fields."""
+
+    kind: type
+    names: tuple[str, ...]
+    forms: tuple["Form", ...]
+
+
+Form: TypeAlias = Parts | Fixed | None  # None: an array or a number
+
+
+def arguments_of(forms: Sequence[Form], parts: Sequence[Any]) -> list[Any]:
+    """The arguments of a call, tuples among them, from something for each parameter. Records are
+    dictionaries."""
+    following = iter(parts)
+
+    def of(form: Form) -> Any:
+        if form is None:
+            return next(following)
+        if isinstance(form, Fixed):
+            return form.value
+        found = list(map(of, form.forms))
+        if form.kind is dict:
+            return dict(zip(form.names, found, strict=True))
+        return tuple(found) if form.kind is tuple else form.kind(*found)
+
+    return list(map(of, forms))
 
 
 @immutable
@@ -162,9 +179,12 @@ def exception_of(source: str, code: int, number: int) -> BaseException:
 class TypedFunction:
     """The kernels of one function for arguments of one signature."""
 
-    def __init__(self, function: Any, parameters: tuple[Parameter, ...]) -> None:
+    def __init__(
+        self, function: Any, parameters: tuple[Parameter, ...], forms: tuple[Form, ...]
+    ) -> None:
         self.function = function
         self.parameters = parameters
+        self.forms = forms
         self._found: dict[DerivedKernel, Generated] = {}
         self._tree: Any = None
 
@@ -188,9 +208,10 @@ class TypedFunction:
 
     def _stored_or_derived(self, request: DerivedKernel) -> Generated:
         identity = identity_of(self.function)
+        described = described_forms(self.forms)
         key = None
-        if identity is not None:
-            described = repr((self.parameters, request))
+        if identity is not None and described is not None:
+            described = repr((self.parameters, described, request))
             key = cache.key_of("differentiable", _sources(), identity, described)
             stored = cache.peek(key)
             if stored is not None:
@@ -210,7 +231,7 @@ class TypedFunction:
     def _tree_of(self) -> Any:
         from numba_grad.compiler.numba_functions import derivation
 
-        return derivation.tree(self.function, self.parameters)
+        return derivation.tree(self.function, self.parameters, self.forms)
 
     def _fields_of(self, request: DerivedKernel) -> dict[str, Any]:
         from numba_grad.compiler.numba_functions import derivation
@@ -231,6 +252,20 @@ class TypedFunction:
         )
 
 
+def described_forms(forms: Sequence[Form]) -> str | None:
+    """As text; None if there is a function that has none."""
+    texts: list[str | None] = []
+    for form in forms:
+        if isinstance(form, Parts):
+            text = described_forms(form.forms)
+            texts.append(text and f"{form.kind.__name__} {form.names} {text}")
+        elif isinstance(form, Fixed) and hasattr(form.value, "py_func"):
+            texts.append(identity_of(form.value))
+        else:
+            texts.append(repr(form))
+    return None if None in texts else repr(texts)
+
+
 @functools.cache
 def _sources() -> str:
     """What derives the kernels, as text."""
@@ -241,9 +276,11 @@ def _sources() -> str:
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def typed_function(function: Any, parameters: tuple[Parameter, ...]) -> TypedFunction:
+def typed_function(
+    function: Any, parameters: tuple[Parameter, ...], forms: tuple[Form, ...]
+) -> TypedFunction:
     """The program of a function for arguments of these types."""
-    return TypedFunction(function, parameters)
+    return TypedFunction(function, parameters, forms)
 
 
 def shared_memory(arrays: Sequence[Any]) -> tuple[int, int] | None:

@@ -15,6 +15,7 @@ from numba_grad.compiler.numba_functions import derivative_rules
 from numba_grad.compiler.numba_functions.regions import COMPLEX, FLOATS, Scalar, Value
 from numba_grad.compiler.scalar_expressions import Call, Operand, Operation, Term, parsed
 from numba_grad.graph.node import OPS
+from numba_grad.ops import special  # noqa: F401  (its operations are in OPS)
 
 if TYPE_CHECKING:
     from numba_grad.compiler.numba_functions.builder import Builder
@@ -64,6 +65,12 @@ def result_dtype(name: str, arguments: Sequence[Value]) -> str:
     if floats or operation.is_float:
         return "float64"
     return "int64"
+
+
+def takes_floats(name: str) -> bool:
+    """Whether a function of floats in generated source must be given floats."""
+    operation = OPERATIONS[name]
+    return operation.is_float and isinstance(operation.expression, Call)
 
 
 def is_differentiable(name: str) -> bool:
@@ -187,9 +194,11 @@ OPERATIONS: dict[str, ScalarOperation] = {
         for name in (
             *("sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh"),
             *("arcsinh", "arccosh", "arctanh", "exp", "exp2", "expm1", "log", "log1p", "log2"),
-            *("log10", "sqrt", "cbrt", "hypot", "erf", "erfc"),
+            *("log10", "sqrt", "cbrt", "hypot", "erf", "erfc", "gamma", "digamma", "trigamma"),
         )
     },
+    "lgamma": _recorded("gammaln", is_float=True),
+    "fmod": _recorded("fmod"),
     # Without a care for overflow, which takes 1.7 times as long.
     "arctan2": _recorded(
         "arctan2",

@@ -215,6 +215,9 @@ class SourceWriter:
             _imported("independent", ["independent"] if " in independent(" in text else []),
             _imported("sums", ["added"] if " = added(" in text else []),
             _imported(
+                "special_functions", [f for f in ("digamma", "trigamma") if f"{f}(" in text]
+            ),
+            _imported(
                 "working_memory",
                 [f for f in ("free", "grown", "new_array", "wrapped") if f"{f}(" in text],
             ),

@@ -13,8 +13,11 @@ from numba_grad.autograd.function import Function
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.compiler.numba_functions.generated import (
     DerivedKernel,
+    Fixed,
+    Form,
     Generated,
     Parameter,
+    Parts,
     TypedFunction,
     shared_memory,
     typed_function,
@@ -59,8 +62,9 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
     ----------
     function : a plain function in the subset of Python that Numba compiles, or one decorated with
         `numba.njit` or `numba.cuda.jit`. Its arguments are arrays of bool, integers, float32,
-        float64, complex64 or complex128 (the latter two not of kernels for CUDA), numbers, and
-        tuples of these. It must depend on nothing else.
+        float64, complex64 or complex128 (the latter two not of kernels for CUDA), numbers, tuples
+        and named tuples of these, records of numbers (or dictionaries, which may hold tensors, in
+        their place), None, strings, and other Numba functions. It must depend on nothing else.
     memory : bytes that the tape of a loop and its states may take in a derivative, as a number or
         as "500 MB"; by default half of the machine's memory. Beyond it, parts of the loop are
         computed again, with the same bits. Of a kernel for CUDA, the bytes that the tape may take;
@@ -123,8 +127,8 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
             )
         )
     kinds = {p.kind for p in inspect.signature(plain).parameters.values()}
-    if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
-        raise TypeError(explain("differentiable", "a function with * or ** among its parameters"))
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        raise TypeError(explain("differentiable", "a function with ** among its parameters"))
     is_kernel = "cuda" in type(function).__module__
     if launch is not None and plain is not function and not is_kernel:
         raise TypeError(
@@ -175,8 +179,10 @@ class Differentiable:
         self._check_overlap(found, args, kwargs)
         return results[0] if len(results) == 1 else results
 
-    def _program(self, parameters: tuple[Parameter, ...]) -> TypedFunction:
-        return typed_function(self.function, parameters)
+    def _program(
+        self, parameters: tuple[Parameter, ...], forms: tuple[Form, ...]
+    ) -> TypedFunction:
+        return typed_function(self.function, parameters, forms)
 
     def _request(
         self,
@@ -215,7 +221,8 @@ class Differentiable:
         parameters: list[Parameter] = []
         inputs: list[Node] = []
         numbers: list[Number] = []
-        for name, path, value in self._parts(bound):
+        parts, forms = self._parts(bound)
+        for name, path, value in parts:
             if isinstance(value, bool | int | np.integer | np.bool_):
                 number = encoded(value)
                 assert number is not None
@@ -226,43 +233,53 @@ class Differentiable:
                 parameters.append(Parameter(name, number[0], 0, True, path))
                 continue
             node = self._node(name, value)
-            parts = [("", node)]
+            halves = [("", node)]
             if node.dtype.kind == "c":
-                parts = [(part, OPS[part](node)) for part in ("real", "imag")]
-            for part, x in parts:
+                halves = [(part, OPS[part](node)) for part in ("real", "imag")]
+            for part, x in halves:
                 inputs.append(x)
                 parameters.append(Parameter(name, x.dtype.name, len(x.shape), False, path, part))
         if not inputs:
             problem = "needs an array or a float among its arguments"
             raise TypeError(explain(self.__name__, problem))
         inputs = self._on_device(parameters, inputs)
-        found = self._program(tuple(parameters))
+        found = self._program(tuple(parameters), forms)
         self._last = found, self._request(found, inputs, numbers)
         return found, inputs, tuple(numbers)
 
-    def _parts(self, bound: inspect.BoundArguments) -> list[tuple[str, tuple[int, ...], Any]]:
-        """The arguments; of tuples, the parts of their parts, with where they are in them."""
+    def _parts(
+        self, bound: inspect.BoundArguments
+    ) -> tuple[list[tuple[str, tuple[int | str, ...], Any]], tuple[Form, ...]]:
+        """The arrays and numbers that the arguments are or are made of, with where they are in
+        them; and how the arguments are made of them."""
+        found: list[tuple[str, tuple[int | str, ...], Any]] = []
 
-        def parts(name: str, path: tuple[int, ...], value: Any) -> Iterator[Any]:
-            if type(value) is not tuple or not value:
-                yield name, path, value
-                return
-            for k, part in enumerate(value):
-                yield from parts(name, (*path, k), part)
+        def form_of(name: str, path: tuple[int | str, ...], value: Any) -> Form:
+            if value is None or isinstance(value, str):
+                return Fixed(value)
+            if isinstance(value, Differentiable):
+                value = value.function
+            if callable(getattr(value, "py_func", None)):
+                return Fixed(value)
+            names = _names_of_parts(value)
+            if names is None:
+                found.append((name, path, value))
+                return None
+            forms = [form_of(name, (*path, key), value[key]) for key in names]
+            kind = type(value) if isinstance(value, tuple) else dict
+            return Parts(kind, tuple(map(str, names)), tuple(forms))
 
         bound.apply_defaults()
-        return [x for name, value in bound.arguments.items() for x in parts(name, (), value)]
+        forms = [form_of(name, (), value) for name, value in bound.arguments.items()]
+        return found, tuple(forms)
 
     def _node(self, name: str, value: Any) -> Node:
-        if isinstance(value, tuple | list | dict | str) or value is None:
-            raise TypeError(
-                explain(
-                    self.__name__,
-                    f"`{name}` must be an array, a number, or a tuple of these",
-                    got={name: repr(value)},
-                    fix="a plain tuple, or an argument for each of its parts",
-                )
-            )
+        if isinstance(value, list | dict) or inspect.isroutine(value):
+            problem = f"`{name}` must be an array, a number, or a tuple or record of these"
+            fix = "a tuple, or an argument for each of its parts"
+            if inspect.isroutine(value):
+                fix = f"numba.njit of {getattr(value, '__name__', name)}"
+            raise TypeError(explain(self.__name__, problem, got={name: repr(value)}, fix=fix))
         if isinstance(value, float) and not is_tensor(value):
             value = np.float64(value)
         elif isinstance(value, complex) and not is_tensor(value):
@@ -313,7 +330,7 @@ class Differentiable:
         written = found.generated(DerivedKernel("primal", 0, ())).written
         if not written:
             return
-        parts = self._parts(self._bound(args, kwargs))
+        parts, _ = self._parts(self._bound(args, kwargs))
         given = [p for p in found.parameters if p.part != "imag"]
         names, values = [p.text for p in given], [value for _, _, value in parts]
         arrays = [x._node if is_tensor(x) else x for x in values]
@@ -426,8 +443,10 @@ class DifferentiableKernel(Differentiable):
     def __getitem__(self, launch: Any) -> "DifferentiableKernel":
         return DifferentiableKernel(self.function, self._most_bytes, launch)
 
-    def _program(self, parameters: tuple[Parameter, ...]) -> TypedKernel:
-        return typed_kernel(self.function, parameters, self._launch, self._most_bytes)
+    def _program(
+        self, parameters: tuple[Parameter, ...], forms: tuple[Form, ...]
+    ) -> TypedKernel:
+        return typed_kernel(self.function, parameters, forms, self._launch, self._most_bytes)
 
     def _request(
         self,
@@ -491,6 +510,17 @@ class DifferentiableKernel(Differentiable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DifferentiableKernel, (self.function, self._most_bytes, self._launch)
+
+
+def _names_of_parts(value: Any) -> Sequence[int | str] | None:
+    """Of a tuple, or of a record, which may be a dictionary; None of an argument without parts."""
+    if isinstance(value, tuple):
+        return range(len(value))
+    if isinstance(value, np.void) and value.dtype.names:
+        return value.dtype.names
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return list(value)
+    return None
 
 
 def _float_sources(found: TypedFunction) -> tuple[int, ...]:

@@ -43,9 +43,9 @@ class Calls(Lists):
     def _on_call(self, target: Any, expression: Any) -> Meaning:
         function = self.meaning(expression.func)
         given = [self.meaning(a) for a in expression.args]
-        keywords = {name: self.meaning(a) for name, a in expression.kws}
         if expression.vararg is not None:
-            raise self.refused("a call with *")
+            given += self.meaning(expression.vararg)
+        keywords = {name: self.meaning(a) for name, a in expression.kws}
         is_method = isinstance(function, Method)
         if is_method and self._is_list(function.array):
             return self._called_of_list(function.name, function.array, given)
@@ -85,11 +85,13 @@ class Calls(Lists):
         self, called: Any, target: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
     ) -> Meaning:
         """Of numbers, or an array expression."""
-        if called is len:
-            if isinstance(arguments[0], tuple):
-                return len(arguments[0])
-            if isinstance(arguments[0], Memory | View | Expression):
+        if called is len and isinstance(arguments[0], tuple):
+            return len(arguments[0])
+        if isinstance(arguments[0] if arguments else None, Memory | View | Expression):
+            if called is len:
                 return self.shape(arguments[0])[0]
+            if called in (np.shape, np.size) and len(arguments) == 1:
+                return self._attribute_of_array(target, called.__name__, arguments[0])
         is_scalar = all(isinstance(a, Scalar | bool | int | float) for a in arguments)
         if is_scalar and not keywords:
             found = self._scalar_call(called, target, arguments)
@@ -201,26 +203,32 @@ class Calls(Lists):
         self, called: Any, expression: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
     ) -> Meaning:
         plain = called.py_func
-        if any(isinstance(self.code.type_of(v), types.List) for v in expression.args):
+        kinds = [self.code.type_of(v) for v in expression.args]
+        if any(isinstance(kind, types.List) for kind in kinds):
             instead = "np.array of it; or "
             raise self.refused("a list as the argument of another function", instead=instead)
-        if plain in self.callers:
-            raise self.refused(f"recursion: `{plain.__name__}` calls itself")
+        if expression.vararg is not None:
+            kinds += self.code.type_of(expression.vararg)
+        given = list(zip(arguments, kinds, strict=True))
+        named = {name: (keywords[name], self.code.type_of(v)) for name, v in expression.kws}
         signature = inspect.signature(plain)
-        bound = signature.bind(*range(len(arguments)), **{k: k for k in keywords})
-        kinds = {a: self.code.type_of(v) for a, v in enumerate(expression.args)}
-        kinds |= {name: self.code.type_of(v) for name, v in expression.kws}
+        bound = signature.bind(*given, **named).arguments
         values: list[Meaning] = []
         numba_types: list[Any] = []
         for name, parameter in signature.parameters.items():
-            if name in bound.arguments:
-                key = bound.arguments[name]
-                values.append(keywords[key] if isinstance(key, str) else arguments[key])
-                numba_types.append(kinds[key])  # pyright: ignore
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                rest = bound.get(name, ())
+                value = tuple([self._stored(part) for part, _ in rest])
+                numba_type = types.StarArgTuple.from_types([kind for _, kind in rest])
+            elif name in bound:
+                value, numba_type = bound[name]
             else:
-                values.append(self._constant(parameter.default))
-                numba_types.append(types.unliteral(typeof(parameter.default)))
-        values = list(map(self._stored, values))
+                value = self._constant(parameter.default)
+                numba_type = types.unliteral(typeof(parameter.default))
+            values.append(self._stored(value))
+            numba_types.append(numba_type)
+        if (plain, *numba_types) in self.callers:
+            raise self.refused(f"recursion: `{plain.__name__}` calls itself")
         return self._inline(plain, values, numba_types)
 
     def _inline(
@@ -260,6 +268,8 @@ class Calls(Lists):
             return None
         if functions is None:
             return None
+        if called not in (sum, min, max):
+            arguments = list(map(self._array_of_listed, arguments))
         values = _in_order_of_parameters(called, arguments, keywords)
         strings = [v.value for v in values if isinstance(v, Known) and isinstance(v.value, str)]
         values = [v for v in values if not isinstance(v, Known)]
@@ -277,10 +287,22 @@ class Calls(Lists):
         if isinstance(result, Scalar | bool | int | float):
             return self.builder.define("cast", result, dtype=dtype_name(expected))
         is_array = isinstance(expected, types.Array | types.List)
-        is_expected = is_array and isinstance(result, Memory | View)
-        if not is_expected or result.dtype != str(expected.dtype):
+        if not is_array or not isinstance(result, Memory | View):
             raise self.refused(f"a call of `{called.__name__}` with these arguments")
+        if result.dtype != str(expected.dtype):
+            result = self._stored(self.array("call", target, (Method("astype", result), [None], {})))
         return result
+
+    def _array_of_listed(self, meaning: Meaning) -> Meaning:
+        """A list in the text of a call as an array, if it is one of numbers."""
+        items = meaning.items if isinstance(meaning, Listed) else ()
+        if not items or not all(isinstance(x, Scalar | bool | int | float) for x in items):
+            return meaning
+        dtype = str(np.result_type(*map(dtype_of, items)))
+        memory = self.builder.allocate("listed", dtype, (len(items),))
+        for k, item in enumerate(items):
+            self.builder.store(memory, (k,), self.builder.define("cast", item, dtype=dtype))
+        return memory
 
 
 def _in_order_of_parameters(

@@ -12,7 +12,11 @@ from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.numba_ir.control_flow import Translation
 from numba_grad.compiler.numba_functions.numba_ir.findings import Again, Findings, check_copies
 from numba_grad.compiler.numba_functions.numba_ir.meanings import Known, Meaning
-from numba_grad.compiler.numba_functions.numba_ir.type_inference import dtype_name
+from numba_grad.compiler.numba_functions.numba_ir.type_inference import (
+    dtype_name,
+    fixed_value,
+    parts_of_type,
+)
 from numba_grad.compiler.numba_functions.regions import Function, Memory, Scalar, Value, View
 from numba_grad.compiler.numba_functions.scalar_operations import dtype_of
 
@@ -41,9 +45,11 @@ def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: Findi
     parameters: list[Memory] = []
 
     def argument(name: str, numba_type: Any) -> Meaning:
-        if isinstance(numba_type, types.BaseTuple):
-            parts = enumerate(numba_type)  # pyright: ignore
+        if isinstance(numba_type, types.BaseTuple | types.Record):
+            parts = parts_of_type(numba_type)
             return tuple([argument(f"{name}_{k}", part) for k, part in parts])
+        if isinstance(numba_type, types.NoneType | types.StringLiteral | types.Dispatcher):
+            return Known(fixed_value(numba_type))
         is_array = isinstance(numba_type, types.Array)
         dtype = str(numba_type.dtype) if is_array else dtype_name(numba_type)
         memory = Memory(builder.name(name), dtype, numba_type.ndim if is_array else 0)
