@@ -117,4 +117,6 @@ def fields(
             for k, m in enumerate([*function.returned, *function.written])
             if m in function.real_parts
         ],
+        "result": function.result,
+        "bool_results": [k for k, m in enumerate(function.returned) if m in function.of_bools],
     }

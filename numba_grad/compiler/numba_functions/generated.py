@@ -117,6 +117,8 @@ class Generated:
     outline: list[Any] | None  # of an adjoint: what is kept on tapes
     # Those of the function's results that are the real parts of complex ones; the others follow.
     complex_results: list[int] = field(default_factory=list)
+    result: Any = True  # how it is made of what the function returns: `numba_ir/function_tree.py`
+    bool_results: list[int] = field(default_factory=list)  # that are stored as integers
     # Of CUDA kernels. For each output: the array input that it begins as a copy of, -1 for zeros,
     # None where it is written before it is read; outputs that have a number for each thread, of
     # which the result is the sum; results and outputs that are added to them; tapes, which follow

@@ -14,7 +14,7 @@ makes the names.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from numba_grad.immutable import immutable
 
@@ -275,10 +275,11 @@ class Function:
     body: list[Statement]
     written: list[Memory]  # those of the parameters, in their order
     returned: list[Memory]
-    returns_tuple: bool = False
+    result: Any = True  # how it is made of `returned`: `function_tree.py`
     builder: "Builder | None" = None  # knows the names
     # Of complex parameters and results: an imaginary part comes after each of these.
     real_parts: frozenset[Memory] = frozenset()
+    of_bools: frozenset[Memory] = frozenset()  # results that are integers, and bools for the user
 
 
 @dataclass(slots=True)

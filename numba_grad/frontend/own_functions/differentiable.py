@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -175,8 +176,16 @@ class Differentiable:
         self._last = found, request
         variant = _Variant(found, request)
         parts = _applied(variant, inputs, numbers)
-        results = _joined_parts(parts, found.generated(request).complex_results)
+        made = found.generated(request)
+        results = _joined_parts(parts, made.complex_results, made.bool_results)
         self._check_overlap(found, args, kwargs)
+        rest = iter(results)
+        returned = _made_as(made.result, rest)
+        written = tuple(rest)
+        if not written and len(results) != 1:
+            return returned
+        parts = returned if isinstance(returned, tuple) else (returned,)
+        results = (*(() if returned is None else parts), *written)
         return results[0] if len(results) == 1 else results
 
     def _program(
@@ -512,6 +521,22 @@ class DifferentiableKernel(Differentiable):
         return DifferentiableKernel, (self.function, self._most_bytes, self._launch)
 
 
+def _made_as(form: Any, results: Iterator[Any]) -> Any:
+    """What a function returns, with its tuples."""
+    if form is True:
+        return next(results)
+    if form is None:
+        return None
+    name, fields, forms = form
+    parts = [_made_as(part, results) for part in forms]
+    return _named_tuple(name, tuple(fields))(*parts) if fields else tuple(parts)
+
+
+@functools.cache
+def _named_tuple(name: str, fields: tuple[str, ...]) -> Any:
+    return namedtuple(name, fields)  # noqa: PYI024
+
+
 def _names_of_parts(value: Any) -> Sequence[int | str] | None:
     """Of a tuple, or of a record, which may be a dictionary; None of an argument without parts."""
     if isinstance(value, tuple):
@@ -579,14 +604,18 @@ def _recorded_results(
     return results[: made.result_count]
 
 
-def _joined_parts(parts: Sequence[Any], complex_results: Sequence[int]) -> tuple[Any, ...]:
-    """The results, of which complex ones come in two parts."""
+def _joined_parts(
+    parts: Sequence[Any], complex_results: Sequence[int], bool_results: Sequence[int]
+) -> tuple[Any, ...]:
+    """The results, of which complex ones come in two parts, bools as integers."""
     results: list[Any] = []
     for k, part in enumerate(parts):
         if k - 1 in complex_results:
             continue
         if k in complex_results:
             part = wrap(OPS["make_complex"](part._node, parts[k + 1]._node))
+        elif k in bool_results:
+            part = part != 0
         results.append(part)
     return tuple(results)
 

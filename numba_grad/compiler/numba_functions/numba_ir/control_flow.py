@@ -4,7 +4,7 @@
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,6 +17,7 @@ from numba_grad.compiler.numba_functions.numba_ir.meanings import (
     Elements,
     Known,
     Meaning,
+    flattened,
     memories_of,
 )
 from numba_grad.compiler.numba_functions.numba_ir.type_inference import dtype_name
@@ -36,6 +37,20 @@ from numba_grad.compiler.numba_functions.regions import (
 _MOST_STATEMENTS = 20_000
 
 
+def _parts(numba_type: Any) -> list[Any]:
+    """The types of the parts of a tuple, of those in it, too."""
+    if not isinstance(numba_type, types.BaseTuple):
+        return [numba_type]
+    return [part for inner in numba_type for part in _parts(inner)]  # pyright: ignore
+
+
+def _made_like(result: Meaning, parts: Iterator[Meaning]) -> Meaning:
+    """The parts as a tuple like another one."""
+    if isinstance(result, tuple):
+        return tuple([_made_like(inner, parts) for inner in result])
+    return next(parts)
+
+
 class Translation(Calls):
     """Branches end where their ways meet; if one leaves a loop or the function, what follows stands
     in the other. Whoever leaves a loop sets its flag."""
@@ -50,10 +65,8 @@ class Translation(Calls):
         self._visible = self.builder.visible()
         self.emit(min(self.code.blocks), None, None)
         if self._returned is not None:
-            loaded = tuple(
-                [memory if memory.rank else self.builder.load(memory) for memory in self._returned]
-            )
-            return loaded if isinstance(self._result, tuple) else loaded[0]
+            loaded = iter([m if m.rank else self.builder.load(m) for m in self._returned])
+            return _made_like(self._result, loaded)
         return self._result
 
     def emit(self, label: int | None, stop: int | None, loop: Loop | None) -> None:
@@ -303,14 +316,11 @@ class Translation(Calls):
         if isinstance(result, Known) and result.value is None:
             self._result = result
             return
-        parts = result if isinstance(result, tuple) else (result,)
+        parts = flattened(result)
         if self._returned is None:
-            declared = self.code.return_type
-            is_tuple = isinstance(declared, types.BaseTuple)
-            given: list[Any] = [*declared] if is_tuple else [declared]  # pyright: ignore
             self._returned = [
                 self._returned_memory(numba_type, part)
-                for numba_type, part in zip(given, parts, strict=True)
+                for numba_type, part in zip(_parts(self.code.return_type), parts, strict=True)
             ]
             self._result = result
         for memory, part in zip(self._returned, parts, strict=True):

@@ -11,7 +11,7 @@ from numba_grad.compiler.numba_functions.analyses import written
 from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.numba_ir.control_flow import Translation
 from numba_grad.compiler.numba_functions.numba_ir.findings import Again, Findings, check_copies
-from numba_grad.compiler.numba_functions.numba_ir.meanings import Known, Meaning
+from numba_grad.compiler.numba_functions.numba_ir.meanings import Known, Meaning, flattened
 from numba_grad.compiler.numba_functions.numba_ir.type_inference import (
     dtype_name,
     fixed_value,
@@ -64,7 +64,11 @@ def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: Findi
     translation = Translation(builder, plain, arguments, findings, ())
     result = translation.run(meanings)
     check_copies(builder.body, findings, parameters)
-    returned, returns_tuple = _results(translation, result)
+    parts = flattened(result)
+    parts = [part for part in parts if not isinstance(part, Known)]
+    is_mixed = len({part.dtype for part in parts if isinstance(part, Memory | View | Scalar)}) > 1
+    returned = [_result(translation, part, is_mixed=is_mixed) for part in parts]
+    bools = [m for m, part in zip(returned, parts, strict=True) if m.dtype != _dtype_of(part)]
     written_names = {s.name for s in written(builder.body)}
     return complex_numbers.with_pairs(
         Function(
@@ -73,36 +77,49 @@ def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: Findi
             builder.body,
             [p for p in parameters if p.rank and p.name in written_names],
             returned,
-            returns_tuple,
+            _form_of_result(result, translation.code.return_type),
             builder,
+            of_bools=frozenset(bools),
         )
     )
 
 
-def _results(translation: "Translation", result: Meaning) -> tuple[list[Memory], bool]:
-    """Memories that nobody else writes to, with what is returned."""
+def _form_of_result(result: Meaning, numba_type: Any) -> Any:
+    """True for an array or a number, None for None; of a tuple its name, "" without one, the names
+    of its fields, and the forms of its parts."""
+    if not isinstance(result, tuple):
+        return None if isinstance(result, Known) and result.value is None else True
+    kind = getattr(numba_type, "instance_class", None)
+    parts = [_form_of_result(*pair) for pair in zip(result, numba_type, strict=True)]
+    return [kind.__name__ if kind else "", list(getattr(kind, "_fields", ())), parts]
+
+
+def _dtype_of(part: Memory | View | Value) -> str:
+    return part.dtype if isinstance(part, Memory | View) else dtype_of(part)
+
+
+def _result(translation: "Translation", part: Meaning, *, is_mixed: bool) -> Memory:
+    """A memory that nobody else writes to, with what is returned. Results of several dtypes lie in
+    memory together, bools as integers."""
     builder = translation.builder
-    if isinstance(result, Known) and result.value is None:
-        return [], False
-    parts = result if isinstance(result, tuple) else (result,)
-    memories = []
-    for part in parts:
-        if isinstance(part, Memory | View):
-            view = part if isinstance(part, View) else builder.whole(part)
-            memory = builder.allocate("returned", view.dtype, view.shape)
-            _copy(builder, view, memory)
-        elif not isinstance(part, Scalar | bool | int | float):
-            raise translation.refused("what is returned here, neither array nor number,")
-        else:
-            memory = builder.allocate("returned", dtype_of(part))
-            builder.store(memory, (), part)
-        memories.append(memory)
-    return memories, isinstance(result, tuple)
+    if not isinstance(part, Memory | View | Scalar | bool | int | float):
+        raise translation.refused("what is returned here, neither array nor number,")
+    dtype = _dtype_of(part)
+    dtype = "int64" if is_mixed and dtype == "bool" else dtype
+    if not isinstance(part, Memory | View):
+        memory = builder.allocate("returned", dtype)
+        builder.store(memory, (), builder.define("cast", part, dtype=dtype))
+        return memory
+    view = part if isinstance(part, View) else builder.whole(part)
+    memory = builder.allocate("returned", dtype, view.shape)
+    _copy(builder, view, memory)
+    return memory
 
 
 def _copy(builder: Builder, view: View, memory: Memory, indices: tuple[Value, ...] = ()) -> None:
     if len(indices) == view.rank:
-        builder.store(memory, indices, builder.load_view(view, *indices))
+        value = builder.load_view(view, *indices)
+        builder.store(memory, indices, builder.define("cast", value, dtype=memory.dtype))
         return
     with builder.loop(view.shape[len(indices)]) as index:
         _copy(builder, view, memory, (*indices, index))
