@@ -26,6 +26,7 @@ from numba_grad.compiler.building import cache
 from numba_grad.compiler.building.build import compiling
 from numba_grad.compiler.building.function_identity import identity_of
 from numba_grad.compiler.kernel_language.statements import every_statement
+from numba_grad.compiler.numba_functions.user_exceptions import exception_named
 from numba_grad.immutable import immutable
 from numba_grad.locks import LocksByKey
 from numba_grad.ops.custom_kernels import CpuKernel, CustomKernel
@@ -175,7 +176,8 @@ def exception_of(source: str, code: int, number: int) -> BaseException:
         return MemoryError("no memory for the arrays or the tape of a differentiated function")
     raised = raises(ast.parse(source))[number].exc
     assert raised is not None
-    return eval(compile(ast.Expression(raised), "<numba_grad>", "eval"), {"np": np})
+    names = {"np": np, "exception_named": exception_named}
+    return eval(compile(ast.Expression(raised), "<numba_grad>", "eval"), names)
 
 
 class TypedFunction:
@@ -209,7 +211,7 @@ class TypedFunction:
         return self._found[request]
 
     def _stored_or_derived(self, request: DerivedKernel) -> Generated:
-        identity = identity_of(self.function)
+        identity = identity_of(self.function, is_translated=True)
         described = described_forms(self.forms)
         key = None
         if identity is not None and described is not None:
@@ -262,7 +264,7 @@ def described_forms(forms: Sequence[Form]) -> str | None:
             text = described_forms(form.forms)
             texts.append(text and f"{form.kind.__name__} {form.names} {text}")
         elif isinstance(form, Fixed) and hasattr(form.value, "py_func"):
-            texts.append(identity_of(form.value))
+            texts.append(identity_of(form.value, is_translated=True))
         else:
             texts.append(repr(form))
     return None if None in texts else repr(texts)

@@ -30,6 +30,7 @@ from numba_grad.errors import DeviceError, DTypeError, KernelError, explain
 from numba_grad.frontend.inputs.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.loops_and_branches.memory_budgets import Memory, tape_bytes
 from numba_grad.frontend.own_functions.custom_op import part_of
+from numba_grad.frontend.own_functions.generalized_ufuncs import DifferentiableGufunc
 from numba_grad.graph.node import OPS, Node, grad_mode
 from numba_grad.graph.types import CPU
 from numba_grad.immutable import immutable
@@ -117,7 +118,7 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
     >>> ng.grad(lambda f: relax(np.zeros(4), f, 1.0, 10)[1])(f)
     tensor([ 0.        , -0.66666603, -0.33333206,  0.        ])
     """
-    plain = python_function(function)
+    plain = python_function(getattr(function, "gufunc_builder", function))
     if not inspect.isfunction(plain):
         raise TypeError(
             explain(
@@ -141,6 +142,9 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
             )
         )
     nbytes = tape_bytes("differentiable", memory)
+    if hasattr(function, "gufunc_builder"):
+        core = Differentiable(plain, nbytes, is_default=memory is None)
+        return DifferentiableGufunc(function, core)  # pyright: ignore[reportReturnType]
     if launch is not None or is_kernel:
         return DifferentiableKernel(function, None if memory is None else nbytes, launch)
     return Differentiable(function, nbytes, is_default=memory is None)

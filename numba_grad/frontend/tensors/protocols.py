@@ -234,7 +234,7 @@ def _compiled_elsewhere(name: str) -> TypeError:
         explain(
             name,
             "not supported on tensors: a ufunc that has no derivative here",
-            fix="ng.custom_op of its function, with a derivative; or "
+            fix=f"ng.differentiable({name}), if numba.vectorize has made it; or "
             f"{name}(x.detach().numpy()), whose result has no gradient",
         )
     )

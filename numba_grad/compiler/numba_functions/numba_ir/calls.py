@@ -7,6 +7,7 @@ import inspect
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ from numba import typeof
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
 from numba.core.inline_closurecall import length_of_iterator
+from numba.core.unsafe.eh import mark_try_block
 from numba.np.numpy_support import from_dtype
+from numba.np.ufunc.dufunc import DUFunc
+from numba.np.ufunc.gufunc import GUFunc
 from numba.np.unsafe.ndarray import empty_inferred
 
 from numba_grad.compiler.numba_functions import kernel_names, numpy_in_loops
@@ -33,6 +37,7 @@ from numba_grad.compiler.numba_functions.numba_ir.meanings import (
     NumberList,
 )
 from numba_grad.compiler.numba_functions.numba_ir.type_inference import dtype_name
+from numba_grad.compiler.numba_functions.ufunc_signatures import core_axes
 from numba_grad.compiler.numba_functions.regions import Memory, Scalar, Value, View
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dtype_of
 
@@ -65,6 +70,15 @@ class Calls(Lists):
             return kernel_names.CALLS[called](self, arguments)
         if isinstance(called, Dispatcher) or inspect.isfunction(getattr(called, "py_func", None)):
             return self._inlined(called, expression, arguments, keywords)
+        if called is mark_try_block:
+            raise self.refused("`try`", instead="a test for what would fail; or ")
+        if isinstance(getattr(called, "__self__", None), np.random.RandomState | Random):
+            what = f"a random number, by `{called.__name__}`,"
+            raise self.refused(what, instead="random numbers as an argument; or ")
+        if isinstance(called, DUFunc):
+            return self._of_elements(called, target, arguments)
+        if isinstance(called, GUFunc):
+            return self._of_core(called, expression, arguments)
         if isinstance(called, type):
             found = self._made(called, arguments, keywords)
             if found is not None:
@@ -198,6 +212,36 @@ class Calls(Lists):
         there, back = ("multiply", "divide") if digits >= 0 else ("divide", "multiply")
         whole = define("rint", define(there, number, power, dtype=dtype), dtype=dtype)
         return define(back, whole, power, dtype=dtype)
+
+    def _of_elements(self, called: Any, target: Any, arguments: list[Meaning]) -> Meaning:
+        """A call of what `numba.vectorize` has made; the last argument may be the result's."""
+        plain = called._dispatcher.py_func
+
+        def element(values: Sequence[Value]) -> Value:
+            given = tuple([from_dtype(np.dtype(dtype_of(value))) for value in values])
+            declared, _ = called.find_ewise_function(given)
+            declared = getattr(declared, "args", declared)
+            numba_types = declared or given
+            pairs = zip(values, numba_types, strict=True)
+            casts = [self.builder.define("cast", x, dtype=dtype_name(kind)) for x, kind in pairs]
+            return self._inline(plain, casts, numba_types)
+
+        if all(isinstance(x, Scalar | bool | int | float) for x in arguments):
+            dtype = dtype_name(self.code.type_of(target))
+            return self.builder.define("cast", element(arguments), dtype=dtype)
+        into = arguments[called.nin :]
+        return self.array("of_elements", target, (element, arguments[: called.nin], into))
+
+    def _of_core(self, called: Any, expression: Any, arguments: list[Meaning]) -> Meaning:
+        """A call of what `numba.guvectorize` has made, of arrays with the axes in its signature."""
+        ranks = [getattr(argument, "rank", 0) for argument in arguments]
+        if ranks != [len(axes) for axes in core_axes(called.signature)]:
+            what = "a generalized ufunc of arrays with more axes than its signature has"
+            raise self.refused(what, instead="a loop over these axes; or ")
+        plain = called.gufunc_builder.py_func
+        kinds = [self.code.type_of(v) for v in expression.args]
+        self._inline(plain, list(map(self._stored, arguments)), kinds)
+        return Known(None)
 
     def _inlined(
         self, called: Any, expression: Any, arguments: list[Meaning], keywords: dict[str, Meaning]

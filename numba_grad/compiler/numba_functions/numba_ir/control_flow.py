@@ -33,6 +33,7 @@ from numba_grad.compiler.numba_functions.regions import (
     View,
     While,
 )
+from numba_grad.compiler.numba_functions.user_exceptions import name_in_source
 
 _MOST_STATEMENTS = 20_000
 
@@ -116,14 +117,19 @@ class Translation(Calls):
         raise self.refused(f"`{last}`")
 
     def _raise(self, statement: Any) -> None:
-        """What the user's code raises: a built-in exception, with constants."""
+        """What the user's code raises: an exception with constants."""
         error = getattr(statement, "exc_class", None)
         arguments = statement.exc_args or () if isinstance(statement, ir.StaticRaise) else None
         name = getattr(error, "__name__", "")
         if error is np.linalg.LinAlgError:
             name = "np.linalg.LinAlgError"
         elif error is None or getattr(builtins, name, None) is not error:
-            raise self.refused("`raise` of an exception that is not built in", got=str(error))
+            try:
+                name = name_in_source(error)
+            except (LookupError, AttributeError):
+                what = "`raise` of an exception that its module does not have by its name"
+                advice = "a class at the top of its module; or "
+                raise self.refused(what, got=str(error), instead=advice) from None
         if arguments is None or not all(isinstance(a, str | int | float) for a in arguments):
             advice = "a message that is a constant; or "
             raise self.refused("`raise` with a message that is computed", instead=advice)
@@ -355,7 +361,7 @@ class Translation(Calls):
         elif isinstance(statement, ir.StaticSetItem):
             index = self._static_index(statement)
             self.set_item(statement.target, index, statement.value)
-        elif not isinstance(statement, ir.Del):
+        elif not isinstance(statement, ir.Del | ir.Print):  # What it would print is left out.
             raise self.refused(f"`{statement}`")
 
     def _assign(self, target: Any, value: Any) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from numba.core import types
+from numba.np.ufunc.dufunc import DUFunc
 
 from numba_grad.compiler.numba_functions import complex_numbers
 from numba_grad.compiler.numba_functions.analyses import written
@@ -31,6 +32,8 @@ def function_tree(function: Any, arguments: Sequence[types.Type]) -> Function:
         its line.
     """
     plain = getattr(function, "py_func", function)
+    if isinstance(function, DUFunc):
+        plain = _of_arrays(function)
     findings = Findings()
     while True:
         findings.shared, findings.copies = [], set()
@@ -38,6 +41,17 @@ def function_tree(function: Any, arguments: Sequence[types.Type]) -> Function:
             return _whole_function(plain, arguments, findings)
         except Again:
             continue
+
+
+def _of_arrays(ufunc: Any) -> Any:
+    """A function that calls what `numba.vectorize` has made."""
+    plain = ufunc._dispatcher.py_func
+    names = ", ".join(inspect.signature(plain).parameters)
+    namespace: dict[str, Any] = {"ufunc": ufunc}
+    exec(f"def of_arrays({names}):\n    return ufunc({names})", namespace)
+    function = namespace["of_arrays"]
+    function.__name__ = plain.__name__
+    return function
 
 
 def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: Findings) -> Function:
