@@ -63,7 +63,9 @@ class _Description:
         """Describe it, once; how to refer to it."""
         kind = ""
         if self.is_translated and hasattr(function, "_dispatcher"):  # of `numba.vectorize`
-            kind = f"of elements {getattr(function, 'types', '')} {getattr(function, 'signature', '')}"
+            kind = (
+                f"of elements {getattr(function, 'types', '')} {getattr(function, 'signature', '')}"
+            )
             function = getattr(function, "gufunc_builder", function._dispatcher)
         plain = getattr(function, "py_func", function)
         if not isinstance(plain, types.FunctionType):

@@ -96,7 +96,10 @@ class Builder:
         dtype = dtype or result_dtype(operation, arguments)
         if takes_floats(operation) and dtype in FLOATS:
             arguments = tuple(
-                [x if dtype_of(x) in FLOATS else self.define("cast", x, dtype=dtype) for x in arguments]
+                [
+                    x if dtype_of(x) in FLOATS else self.define("cast", x, dtype=dtype)
+                    for x in arguments
+                ]
             )
         dtypes = [*map(dtype_of, arguments), dtype]
         if operation not in self._of_complex and any(d in COMPLEX for d in dtypes):

@@ -55,7 +55,7 @@ class Parameter:
 
 @immutable
 class Fixed:
-    """An argument that the code is made for: None, a string, another Numba function."""
+    """An argument that the code is made for: None, a bool, a string, another Numba function."""
 
     value: Any
 

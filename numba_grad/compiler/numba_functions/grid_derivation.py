@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from numba_grad.compiler.numba_functions.generated import DerivedKernel, Form, Parameter
 
 
-def tree(
-    kernel: Any, parameters: "tuple[Parameter, ...]", forms: "tuple[Form, ...]"
-) -> Function:
+def tree(kernel: Any, parameters: "tuple[Parameter, ...]", forms: "tuple[Form, ...]") -> Function:
     """The tree of what one thread does, for arguments of these types."""
     plain = kernel_front_end.thread_function(kernel)
     found = derivation.tree(plain, parameters, forms, of_thread=True)

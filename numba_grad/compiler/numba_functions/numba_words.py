@@ -17,5 +17,5 @@ WORDS = {
     **{name: f"np.{name}" for name in _OF_NUMPY},
     **{"absolute": "abs", "gammaln": "math.lgamma", "fmod": "math.fmod"},
     # Those of `special_functions.py`.
-    **{name: name for name in ("digamma", "trigamma")},
+    **{name: name for name in ("digamma", "trigamma", "zeta")},
 }

@@ -84,6 +84,8 @@ def folded(name: str, arguments: Sequence[Value], dtype: str | None) -> Value | 
         return x if dtype_of(x) == dtype else None
     if name == "negative" and type(arguments[0]) in (int, float):
         return -arguments[0]  # type: ignore[operator]
+    if name in ("bool", "not") and type(arguments[0]) in (bool, int):
+        return bool(arguments[0]) is (name == "bool")
     if name in ("add", "subtract", "multiply"):
         a, b = arguments
         if type(a) is int and type(b) is int:
@@ -197,6 +199,15 @@ OPERATIONS: dict[str, ScalarOperation] = {
             *("log10", "sqrt", "cbrt", "hypot", "erf", "erfc", "gamma", "digamma", "trigamma"),
         )
     },
+    # Its first argument is a number in the text.
+    "zeta": _recorded(
+        "zeta",
+        None,
+        lambda b, g, x, y: _mul(
+            b, _mul(b, g, _neg(b, x[0])), b.define("zeta", _add(b, x[0], 1.0), x[1])
+        ),
+        is_float=True,
+    ),
     "lgamma": _recorded("gammaln", is_float=True),
     "fmod": _recorded("fmod"),
     # Without a care for overflow, which takes 1.7 times as long.

@@ -129,7 +129,9 @@ def shapes_source(kernel: RegionKernel, numbers: Collection[str]) -> str:
 def _with_head(lines: Sequence[str]) -> str:
     text = "\n".join(lines) + "\n"
     is_used = "raise exception_named(" in text
-    return _imported("user_exceptions", ["exception_named"] if is_used else []) + _SHAPES_HEAD + text
+    return (
+        _imported("user_exceptions", ["exception_named"] if is_used else []) + _SHAPES_HEAD + text
+    )
 
 
 def _unswapped(statements: list[Statement]) -> list[Statement]:
@@ -224,7 +226,7 @@ class SourceWriter:
             ),
             _imported("sums", ["added"] if " = added(" in text else []),
             _imported(
-                "special_functions", [f for f in ("digamma", "trigamma") if f"{f}(" in text]
+                "special_functions", [f for f in ("digamma", "trigamma", "zeta") if f"{f}(" in text]
             ),
             _imported(
                 "working_memory",

@@ -12,3 +12,8 @@ def digamma(x: float) -> float:
 def trigamma(x: float) -> float:
     """The derivative of digamma."""
     return float(imported("scipy.special").polygamma(1, x))
+
+
+def zeta(x: float, q: float) -> float:
+    """Hurwitz's zeta function."""
+    return float(imported("scipy.special").zeta(x, q))

@@ -192,9 +192,7 @@ class Differentiable:
         results = (*(() if returned is None else parts), *written)
         return results[0] if len(results) == 1 else results
 
-    def _program(
-        self, parameters: tuple[Parameter, ...], forms: tuple[Form, ...]
-    ) -> TypedFunction:
+    def _program(self, parameters: tuple[Parameter, ...], forms: tuple[Form, ...]) -> TypedFunction:
         return typed_function(self.function, parameters, forms)
 
     def _request(
@@ -236,7 +234,7 @@ class Differentiable:
         numbers: list[Number] = []
         parts, forms = self._parts(bound)
         for name, path, value in parts:
-            if isinstance(value, bool | int | np.integer | np.bool_):
+            if isinstance(value, int | np.integer):
                 number = encoded(value)
                 assert number is not None
                 if number[0] == "int64" and not -(1 << 63) <= number[1] < 1 << 63:
@@ -268,8 +266,8 @@ class Differentiable:
         found: list[tuple[str, tuple[int | str, ...], Any]] = []
 
         def form_of(name: str, path: tuple[int | str, ...], value: Any) -> Form:
-            if value is None or isinstance(value, str):
-                return Fixed(value)
+            if value is None or isinstance(value, str | bool | np.bool_):
+                return Fixed(bool(value) if isinstance(value, np.bool_) else value)
             if isinstance(value, Differentiable):
                 value = value.function
             if callable(getattr(value, "py_func", None)):
@@ -456,9 +454,7 @@ class DifferentiableKernel(Differentiable):
     def __getitem__(self, launch: Any) -> "DifferentiableKernel":
         return DifferentiableKernel(self.function, self._most_bytes, launch)
 
-    def _program(
-        self, parameters: tuple[Parameter, ...], forms: tuple[Form, ...]
-    ) -> TypedKernel:
+    def _program(self, parameters: tuple[Parameter, ...], forms: tuple[Form, ...]) -> TypedKernel:
         return typed_kernel(self.function, parameters, forms, self._launch, self._most_bytes)
 
     def _request(

@@ -118,4 +118,6 @@ class _Kind:
 
     def __init__(self, numba_type: Any) -> None:
         self.is_array = hasattr(numba_type, "ndim")
-        self.dtype = np.dtype(str(getattr(numba_type, "dtype", numba_type)).replace("boolean", "bool"))
+        self.dtype = np.dtype(
+            str(getattr(numba_type, "dtype", numba_type)).replace("boolean", "bool")
+        )

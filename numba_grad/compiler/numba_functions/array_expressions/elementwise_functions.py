@@ -135,7 +135,9 @@ class ElementwiseFunctions(Indexing):
         dtype = self._result_dtype()
 
         def of(v: list[Value]) -> Value:
-            return self.builder.define("cast", self.builder.define("divide", 1.0, v[0]), dtype=dtype)
+            return self.builder.define(
+                "cast", self.builder.define("divide", 1.0, v[0]), dtype=dtype
+            )
 
         return self._each([x], of)
 

@@ -68,13 +68,16 @@ class Calls(Lists):
             raise self.refused("a call of this")
         if inspect.isfunction(called) and called in kernel_names.CALLS:
             return kernel_names.CALLS[called](self, arguments)
-        if isinstance(called, Dispatcher) or inspect.isfunction(getattr(called, "py_func", None)):
-            return self._inlined(called, expression, arguments, keywords)
+        plain = self._written_in_python(called, expression)
+        if plain is not None:
+            return self._inlined(plain, expression, arguments, keywords)
         if called is mark_try_block:
             raise self.refused("`try`", instead="a test for what would fail; or ")
         if isinstance(getattr(called, "__self__", None), np.random.RandomState | Random):
             what = f"a random number, by `{called.__name__}`,"
             raise self.refused(what, instead="random numbers as an argument; or ")
+        if called is type and isinstance(arguments[0], Scalar | bool | int | float):
+            return Known(np.dtype(dtype_of(arguments[0])).type)
         if isinstance(called, DUFunc):
             return self._of_elements(called, target, arguments)
         if isinstance(called, GUFunc):
@@ -243,10 +246,25 @@ class Calls(Lists):
         self._inline(plain, list(map(self._stored, arguments)), kinds)
         return Known(None)
 
+    def _written_in_python(self, called: Any, expression: Any) -> Any:
+        """The user's function that is called, or what `numba.extending.overload` puts there."""
+        if isinstance(called, Dispatcher) or inspect.isfunction(getattr(called, "py_func", None)):
+            return called.py_func
+        if not inspect.isfunction(called) or is_of_numpy(called):
+            return None
+        kinds = [self.code.type_of(v) for v in expression.args]
+        if expression.vararg is not None:
+            kinds += self.code.type_of(expression.vararg)
+        named = {name: self.code.type_of(v) for name, v in expression.kws}
+        for template in getattr(self.code.typemap[expression.func.name], "templates", ()):
+            found = getattr(template, "_overload_func", lambda *_, **__: None)(*kinds, **named)
+            if inspect.isfunction(found):
+                return found
+        return None
+
     def _inlined(
-        self, called: Any, expression: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
+        self, plain: Any, expression: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
     ) -> Meaning:
-        plain = called.py_func
         kinds = [self.code.type_of(v) for v in expression.args]
         if any(isinstance(kind, types.List) for kind in kinds):
             instead = "np.array of it; or "
@@ -334,7 +352,9 @@ class Calls(Lists):
         if not is_array or not isinstance(result, Memory | View):
             raise self.refused(f"a call of `{called.__name__}` with these arguments")
         if result.dtype != str(expected.dtype):
-            result = self._stored(self.array("call", target, (Method("astype", result), [None], {})))
+            result = self._stored(
+                self.array("call", target, (Method("astype", result), [None], {}))
+            )
         return result
 
     def _array_of_listed(self, meaning: Meaning) -> Meaning:

@@ -329,9 +329,13 @@ class Translation(Calls):
                 for numba_type, part in zip(_parts(self.code.return_type), parts, strict=True)
             ]
             self._result = result
-        for memory, part in zip(self._returned, parts, strict=True):
+        given = frozenset().union(*map(memories_of, self._arguments))
+        arrays = [next(iter(memories_of(part)), None) for part in parts]
+        for memory, part, array in zip(self._returned, parts, arrays, strict=True):
             if isinstance(part, Memory | View):
-                self._copy(memory, part)
+                # Of an array of its own, made anew in each call, nobody else has a name.
+                is_own = array not in given and arrays.count(array) == 1
+                self._copy(memory, part, is_own=is_own)
                 continue
             cast = self.builder.define("cast", part, dtype=memory.dtype)  # pyright: ignore
             self.builder.store(memory, (), cast)

@@ -62,6 +62,8 @@ def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: Findi
         if isinstance(numba_type, types.BaseTuple | types.Record):
             parts = parts_of_type(numba_type)
             return tuple([argument(f"{name}_{k}", part) for k, part in parts])
+        if isinstance(numba_type, types.BooleanLiteral):
+            return fixed_value(numba_type)
         if isinstance(numba_type, types.NoneType | types.StringLiteral | types.Dispatcher):
             return Known(fixed_value(numba_type))
         is_array = isinstance(numba_type, types.Array)
@@ -77,6 +79,8 @@ def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: Findi
     meanings = [argument(*pair) for pair in zip(names, arguments, strict=True)]
     translation = Translation(builder, plain, arguments, findings, ())
     result = translation.run(meanings)
+    if result is None:
+        result = 0.0  # The function raises an exception in any case.
     check_copies(builder.body, findings, parameters)
     parts = flattened(result)
     parts = [part for part in parts if not isinstance(part, Known)]

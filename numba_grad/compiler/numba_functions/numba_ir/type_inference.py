@@ -44,7 +44,7 @@ def type_of_form(form: Any) -> Any:
     if isinstance(form, tuple):
         kind = type(form) if hasattr(form, "_fields") else None
         return types.BaseTuple.from_types(tuple(map(type_of_form, form)), kind)
-    return types.literal(form) if isinstance(form, str) else typeof(form)
+    return types.literal(form) if isinstance(form, str | bool) else typeof(form)
 
 
 def parts_of_type(numba_type: Any) -> list[tuple[int | str, Any]]:
@@ -59,7 +59,7 @@ def fixed_value(numba_type: Any) -> Any:
     does not say."""
     if isinstance(numba_type, types.NoneType):
         return None
-    if isinstance(numba_type, types.StringLiteral):
+    if isinstance(numba_type, types.StringLiteral | types.BooleanLiteral):
         return numba_type.literal_value
     if isinstance(numba_type, types.Dispatcher):
         return numba_type.dispatcher
