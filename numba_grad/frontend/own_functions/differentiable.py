@@ -534,7 +534,7 @@ def _made_as(form: Any, results: Iterator[Any]) -> Any:
 
 @functools.cache
 def _named_tuple(name: str, fields: tuple[str, ...]) -> Any:
-    return namedtuple(name, fields)  # noqa: PYI024
+    return namedtuple(name, fields)
 
 
 def _names_of_parts(value: Any) -> Sequence[int | str] | None:

@@ -98,7 +98,7 @@ class DifferentiableGufunc:
             fits = len(last) == len(axes)
             pairs = list(zip(axes, last, strict=False))
             if not fits or any(found.setdefault(axis, n) != n for axis, n in pairs):
-                got = {name: node.type, **{axis: n for axis, n in found.items()}}
+                got = {name: node.type, **found}
                 problem = "an input does not have the axes of the signature"
                 signature = self.function.signature
                 raise ValueError(explain(self.__name__, problem, got=got, expected=signature))

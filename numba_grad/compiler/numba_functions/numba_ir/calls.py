@@ -37,9 +37,9 @@ from numba_grad.compiler.numba_functions.numba_ir.meanings import (
     NumberList,
 )
 from numba_grad.compiler.numba_functions.numba_ir.type_inference import dtype_name
-from numba_grad.compiler.numba_functions.ufunc_signatures import core_axes
 from numba_grad.compiler.numba_functions.regions import Memory, Scalar, Value, View
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dtype_of
+from numba_grad.compiler.numba_functions.ufunc_signatures import core_axes
 
 
 class Calls(Lists):
