@@ -155,8 +155,9 @@ class _Description:
         if self.is_translated and isinstance(value, type):
             if issubclass(value, BaseException):
                 return f"exception {value.__module__}.{value.__qualname__}"
-            if issubclass(value, tuple) and hasattr(value, "_fields"):
-                return f"named tuple {value.__name__} {value._fields}"
+            fields = getattr(value, "_fields", None)
+            if issubclass(value, tuple) and fields is not None:
+                return f"named tuple {value.__name__} {fields}"
         if isinstance(value, types.FunctionType):
             # Numba calls it only if somebody has told it how: that is not in the function. NumPy's
             # own it knows.

@@ -61,7 +61,7 @@ class Fixed:
 
 
 @immutable
-class Parts:
+class ArgumentParts:
     """An argument that is a tuple, a named one, or a record, of whose type `names` are fields."""
 
     kind: type
@@ -69,7 +69,7 @@ class Parts:
     forms: tuple["Form", ...]
 
 
-Form: TypeAlias = Parts | Fixed | None  # None: an array or a number
+Form: TypeAlias = ArgumentParts | Fixed | None  # None: an array or a number
 
 
 def arguments_of(forms: Sequence[Form], parts: Sequence[Any]) -> list[Any]:
@@ -260,7 +260,7 @@ def described_forms(forms: Sequence[Form]) -> str | None:
     """As text; None if there is a function that has none."""
     texts: list[str | None] = []
     for form in forms:
-        if isinstance(form, Parts):
+        if isinstance(form, ArgumentParts):
             text = described_forms(form.forms)
             texts.append(text and f"{form.kind.__name__} {form.names} {text}")
         elif isinstance(form, Fixed) and hasattr(form.value, "py_func"):

@@ -10,7 +10,7 @@ def exception_named(module: str, name: str) -> Any:
     return operator.attrgetter(name)(importlib.import_module(module))
 
 
-def name_in_source(error: type[BaseException]) -> str:
+def name_in_source(error: Any) -> str:
     """What source calls an exception that is neither built in nor NumPy's.
 
     Raises

@@ -18,7 +18,7 @@ from numba_grad.compiler.numba_functions.generated import (
     Form,
     Generated,
     Parameter,
-    Parts,
+    ArgumentParts,
     TypedFunction,
     shared_memory,
     typed_function,
@@ -63,7 +63,7 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
     Parameters
     ----------
     function : a plain function in the subset of Python that Numba compiles, or one decorated with
-        `numba.njit` or `numba.cuda.jit`. Its arguments are arrays of bool, integers, float32,
+        `numba.njit`, `numba.vectorize`, `numba.guvectorize` or `numba.cuda.jit`. Its arguments are arrays of bool, integers, float32,
         float64, complex64 or complex128 (the latter two not of kernels for CUDA), numbers, tuples
         and named tuples of these, records of numbers (or dictionaries, which may hold tensors, in
         their place), None, strings, and other Numba functions. It must depend on nothing else.
@@ -80,8 +80,8 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
     -------
     a function of the same arguments. Its results are what the function returns, then the arrays
     that it writes, in the order of its parameters; one result alone is no tuple. Arguments are
-    never changed. Arrays of rank 0 are numbers for the function. Python ints and bools are part of
-    the graph; floats are float64 values in it.
+    never changed. Arrays of rank 0 are numbers for the function. Python ints are part of the graph;
+    floats are float64 values in it. None, bools, strings and functions are a part of the code.
 
     Raises
     ------
@@ -278,7 +278,7 @@ class Differentiable:
                 return None
             forms = [form_of(name, (*path, key), value[key]) for key in names]
             kind = type(value) if isinstance(value, tuple) else dict
-            return Parts(kind, tuple(map(str, names)), tuple(forms))
+            return ArgumentParts(kind, tuple(map(str, names)), tuple(forms))
 
         bound.apply_defaults()
         forms = [form_of(name, (), value) for name, value in bound.arguments.items()]

@@ -159,10 +159,6 @@ class ElementwiseFunctions(Indexing):
             return of([x, y])
         return self.elementwise([x, y], of, "bool")
 
-    def _call_allclose(self, x: Any, y: Any, *rest: Value, **keywords: Value) -> Any:
-        near = self._call_isclose(x, y, *rest, **keywords)
-        return near if is_number(near) else self._call_all(near)
-
     def _call_where(self, condition: Any, a: Any, b: Any) -> Expression:
         dtype = self._result_dtype()
         return self.elementwise(

@@ -73,9 +73,10 @@ class NewArrays(ElementwiseFunctions):
         ends = (stop, start) if step > 0 else (start, stop)
         distance = define("add", define("subtract", *ends), size - 1)
         count = distance if size == 1 else define("floor_divide", distance, size, dtype="int64")
-        if start != 0 or step != 1:
-            both = isinstance(start, int) and isinstance(stop, int)
-            count = max(0, -((start - stop) // step)) if both else define("most", count, 0)
+        if isinstance(start, int) and isinstance(stop, int):
+            count = len(range(start, stop, step))
+        elif start != 0 or step != 1:
+            count = define("most", count, 0)
         dtype_name = self._result_dtype()
 
         def of(at: Indices) -> Value:
