@@ -181,7 +181,7 @@ def clipped_product(a, b):
 @njit
 def of_elements(x, y):
     filled = np.empty_like(x)
-    clipped_product(x, 0.5, filled)
+    clipped_product(x, 0.55, filled)
     return np.sum(clipped_product(x, y) * filled) + clipped_product(x[0], 2)
 
 

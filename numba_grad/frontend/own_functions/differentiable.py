@@ -13,12 +13,12 @@ from numba_grad.autograd.forward_ad import has_tangent
 from numba_grad.autograd.function import Function
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.compiler.numba_functions.generated import (
+    ArgumentParts,
     DerivedKernel,
     Fixed,
     Form,
     Generated,
     Parameter,
-    ArgumentParts,
     TypedFunction,
     shared_memory,
     typed_function,
@@ -63,10 +63,11 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
     Parameters
     ----------
     function : a plain function in the subset of Python that Numba compiles, or one decorated with
-        `numba.njit`, `numba.vectorize`, `numba.guvectorize` or `numba.cuda.jit`. Its arguments are arrays of bool, integers, float32,
-        float64, complex64 or complex128 (the latter two not of kernels for CUDA), numbers, tuples
-        and named tuples of these, records of numbers (or dictionaries, which may hold tensors, in
-        their place), None, strings, and other Numba functions. It must depend on nothing else.
+        `numba.njit`, `numba.vectorize`, `numba.guvectorize` or `numba.cuda.jit`. Its arguments are
+        arrays of bool, integers, float32, float64, complex64 or complex128 (the latter two not of
+        kernels for CUDA), numbers, tuples and named tuples of these, records of numbers (or
+        dictionaries, which may hold tensors, in their place), None, strings, and other Numba
+        functions. It must depend on nothing else.
     memory : bytes that the tape of a loop and its states may take in a derivative, as a number or
         as "500 MB"; by default half of the machine's memory. Beyond it, parts of the loop are
         computed again, with the same bits. Of a kernel for CUDA, the bytes that the tape may take;
