@@ -68,6 +68,8 @@ class Builder:
 
     def name(self, base: str) -> str:
         """A name that is not taken."""
+        if base[:1].isdigit():
+            base = f"v{base}"  # Numba's own variables are `$12call` and the like
         while True:
             count = self._counts.get(base, 0)
             self._counts[base] = count + 1
