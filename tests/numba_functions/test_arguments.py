@@ -312,3 +312,24 @@ def test_decorators_do_not_matter_for_the_text_on_disk():
     of_each = identity_of(clipped_product, is_translated=True)
     assert of_each is not None
     assert of_each != identity_of(njit(clipped_product._dispatcher.py_func), is_translated=True)
+
+
+@njit(inline="always")
+def two_ways(x):
+    if x > 0.55:
+        return np.log(x)
+    return x * x
+
+
+@njit
+def written_in_place_by_numba(x):
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += two_ways(x[i]) * x[0]
+    return total
+
+
+def test_functions_that_numba_itself_writes_in_place():
+    # Its results are variables of Numba's, several times assigned, with a number for a name.
+    operation = ng.differentiable(written_in_place_by_numba)
+    checked(operation, written_in_place_by_numba.py_func, X)
