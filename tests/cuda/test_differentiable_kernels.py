@@ -366,7 +366,8 @@ def generated(case, kind, order):
         x = np.asarray(x)
         parameters.append(Parameter(name, x.dtype.name, x.ndim, False))
         inputs.append(array_type(x.shape, x.dtype))
-    program = typed_kernel(case.kernel, tuple(parameters), case.launch, None)
+    forms = (None,) * len(parameters)
+    program = typed_kernel(case.kernel, tuple(parameters), forms, case.launch, None)
     floats = [k for k, p in enumerate(parameters) if p.dtype.startswith("float")]
     counted = program.counted(inputs, numbers)
     request = DerivedKernel(kind, order, tuple(floats), counted=counted)

@@ -117,6 +117,24 @@ def own_exception(x):
     return x[0]
 
 
+def exception_of_a_function():
+    class InnerError(Exception):
+        pass
+
+    def function(x):
+        if x[0] > 0:
+            raise InnerError("bad")
+        return x[0]
+
+    return function
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+def test_exceptions_of_users_own(engine):
+    with ng.configure(engine=engine), pytest.raises(OwnError, match="bad"):
+        ng.differentiable(own_exception)(X).numpy()
+
+
 def computed_message(x):
     if x[0] > 0:
         raise ValueError("bad", x[0])
@@ -124,7 +142,8 @@ def computed_message(x):
 
 
 @pytest.mark.parametrize(
-    ("function", "what"), [(own_exception, "not built in"), (computed_message, "is computed")]
+    ("function", "what"),
+    [(exception_of_a_function(), "by its name"), (computed_message, "is computed")],
 )
 def test_exceptions_that_are_not_taken(function, what):
     with pytest.raises(KernelError, match=what) as raised:

@@ -86,6 +86,48 @@ def of_all_elements(a, b):
     return t + np.std(a) * np.var(b) + a.std() - b.var() + np.ptp(a)
 
 
+@case(X, 3, Y)
+def functions_of_integers(a, n, b):
+    scaled = np.radians(n) + np.degrees(n) + np.logaddexp(n, 2) + np.radians(30) * a[0]
+    whole = np.reciprocal(n) + np.logaddexp(a[1], n) + math.lgamma(n + 1) + math.gamma(n)
+    return scaled + whole + np.sum(np.radians(np.arange(n)) * a[:n]) + np.nan_to_num(n) * b[0]
+
+
+@case(X, Y)
+def gammas(a, b):
+    total = 0.0
+    for x, y in zip(a, b):  # noqa: B905
+        total += math.lgamma(2.0 + x + y) - math.gamma(1.5 + x) + np.fmod(3.0 * x, 0.61) * y
+    return total
+
+
+@case(X, 5)
+def ranges_that_go_down(a, n):
+    total = a[0]
+    for i in np.arange(a.shape[0] - 1, -1, -1):
+        total = 0.5 * total + a[i]
+    for i in np.arange(7, 2, -3):
+        total += a[i - 3] * i
+    return total + np.arange(n, 3).size + np.arange(1, n, -2).size
+
+
+@case(X, Y)
+def shapes_and_comparisons(a, b):
+    (n,) = np.shape(a)
+    total = float(n + np.size(a))
+    if np.array_equal(a, b) or np.array_equal(a, a[:2]) or a.shape == (0, 2):
+        total += a[0]
+    if np.allclose(a, a + 1e-9) and np.array_equal(a, a.copy()) and a.shape == (n,):
+        total += a[1] * b[1]
+    return total + np.sum(np.isclose(a, b, atol=0.3) * a)
+
+
+@case(X, Y)
+def lists_as_arrays(a, b):
+    turned = np.cross([0.0, 0.0, 1.0], a[:3]) + np.cross(a[:3], [0, 1, 0])
+    return turned * np.interp(0.4, [0.0, 0.5, 1.0], b[:3])
+
+
 @case(X, Y)
 def cumulative(a, b):
     return np.cumsum(a), np.cumprod(b), a.cumsum() * b, np.diff(a), np.roll(a, 2), np.roll(b, -1)
@@ -443,3 +485,27 @@ def test_errors_of_numpy_are_raised(function, arguments, error, what):
     with pytest.raises(error, match=what):
         results = ng.differentiable(function)(*arguments)
         np.asarray(results[0] if isinstance(results, tuple) else results)
+
+
+def of_singles(a):
+    return np.cumsum(a), np.cross(a[:3], a[3:]), np.diff(a)
+
+
+def test_results_have_the_dtype_of_what_they_are_made_of():
+    single = X.astype(np.float32)
+    for found, expected in zip(ng.differentiable(of_singles)(single), of_singles(single)):  # noqa: B905
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+
+
+def of_gamma(x):
+    return math.lgamma(x) * math.gamma(x)
+
+
+def test_higher_derivatives_of_gamma():
+    first = ng.grad(ng.differentiable(of_gamma))
+    third = ng.grad(ng.grad(first))(1.3).item()
+    step = 1e-3
+    second = [ng.grad(first)(1.3 + k * step).item() for k in (-2, -1, 1, 2)]
+    expected = (second[0] - 8 * second[1] + 8 * second[2] - second[3]) / (12 * step)
+    assert third == pytest.approx(expected, rel=1e-8)

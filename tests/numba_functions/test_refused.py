@@ -158,12 +158,6 @@ def generator(x):
 
 
 @njit
-def printing(x):
-    print(x[0])  # noqa: T201
-    return 2.0 * x[0]
-
-
-@njit
 def catching(x):
     try:
         y = 1.0 / x[0]
@@ -274,11 +268,6 @@ def starred(*x):
     return x[0]
 
 
-@njit
-def call_with_star(x):
-    return starred(*(x[0], x[1]))
-
-
 # The function, what of it is named, and a part of its line.
 REFUSED = (
     (random_number, "random", "np.random.random()"),
@@ -298,7 +287,6 @@ REFUSED = (
     (jit_class, "Scaled", "Scaled(2.0)"),
     (object_mode, "objmode", "objmode"),
     (eigenvalues, "eigvals", "np.linalg.eigvals"),
-    (printing, "print", "print(x[0])"),
     (catching, "try", "try:"),
     (update_by_its_own_elements, "in place", "x[1:] += x[:-1]"),
     (loop_over_an_array_that_is_swapped, "swapped", "for value in b"),
@@ -314,7 +302,6 @@ REFUSED = (
     (callee_that_swaps, "swap of arguments", "a, b = b, a"),
     (large_global, "global array", "MANY[3]"),
     (bytes_of_numbers, "view", "x.view(np.int64)"),
-    (call_with_star, "*", "starred(*"),
 )
 
 

@@ -25,14 +25,15 @@ class _Unknown(Exception):
     """Something that text does not tell."""
 
 
-def identity_of(function: Any) -> str | None:
+def identity_of(function: Any, *, is_translated: bool = False) -> str | None:
     """The text of a plain function, or of what `njit` or `cuda.jit` of Numba made of one; None if
-    there is none. Generated functions bring theirs along."""
+    there is none. Generated functions bring theirs along. `is_translated`: what it computes as a
+    user's function that is differentiated, whatever its decorators were told."""
     generated = getattr(function, "generated_source", None)
     if generated is not None:
         return f"{_environment()}\n{generated}"
     try:
-        return "\n".join([_environment(), *_Description().of_function(function)])
+        return "\n".join([_environment(), *_Description(is_translated).of_function(function)])
     except _Unknown:
         return None
 
@@ -49,7 +50,8 @@ def _environment() -> str:
 
 
 class _Description:
-    def __init__(self) -> None:
+    def __init__(self, is_translated: bool) -> None:
+        self.is_translated = is_translated
         self.lines: list[str] = []
         self.numbers: dict[int, int] = {}  # of functions, by id: they may call themselves
 
@@ -59,6 +61,12 @@ class _Description:
 
     def function(self, function: Any) -> str:
         """Describe it, once; how to refer to it."""
+        kind = ""
+        if self.is_translated and hasattr(function, "_dispatcher"):  # of `numba.vectorize`
+            kind = (
+                f"of elements {getattr(function, 'types', '')} {getattr(function, 'signature', '')}"
+            )
+            function = getattr(function, "gufunc_builder", function._dispatcher)
         plain = getattr(function, "py_func", function)
         if not isinstance(plain, types.FunctionType):
             raise _Unknown
@@ -66,9 +74,9 @@ class _Description:
             return f"function {self.numbers[id(plain)]}"
         number = self.numbers[id(plain)] = len(self.numbers)
         options = ""
-        if plain is not function:
+        if plain is not function and not self.is_translated:
             options = self.options(function)
-        found = [f"function {number} {options}"]
+        found = [f"function {number} {options}{kind}"]
         found += self.code(plain.__code__)
         found.append(f"defaults {self.value(plain.__defaults__)}")
         found.append(f"keywords {self.value(tuple((plain.__kwdefaults__ or {}).items()))}")
@@ -144,6 +152,12 @@ class _Description:
             return f"ufunc {value.__name__}"
         if isinstance(value, type | types.BuiltinFunctionType) and _is_known(value.__module__):
             return f"{value.__module__}.{value.__qualname__}"
+        if self.is_translated and isinstance(value, type):
+            if issubclass(value, BaseException):
+                return f"exception {value.__module__}.{value.__qualname__}"
+            fields = getattr(value, "_fields", None)
+            if issubclass(value, tuple) and fields is not None:
+                return f"named tuple {value.__name__} {fields}"
         if isinstance(value, types.FunctionType):
             # Numba calls it only if somebody has told it how: that is not in the function. NumPy's
             # own it knows.
@@ -151,6 +165,8 @@ class _Description:
                 return f"{value.__module__}.{value.__qualname__}"
             raise _Unknown
         if hasattr(value, "py_func") and hasattr(value, "targetoptions"):
+            return self.function(value)
+        if self.is_translated and hasattr(value, "_dispatcher"):
             return self.function(value)
         raise _Unknown
 

@@ -23,7 +23,12 @@ from numba_grad.compiler.numba_functions.regions import (
     View,
     defined,
 )
-from numba_grad.compiler.numba_functions.scalar_operations import dtype_of, folded, result_dtype
+from numba_grad.compiler.numba_functions.scalar_operations import (
+    dtype_of,
+    folded,
+    result_dtype,
+    takes_floats,
+)
 
 # What generated text has names for.
 _RESERVED = {
@@ -63,6 +68,8 @@ class Builder:
 
     def name(self, base: str) -> str:
         """A name that is not taken."""
+        if base[:1].isdigit():
+            base = f"v{base}"  # Numba's own variables are `$12call` and the like
         while True:
             count = self._counts.get(base, 0)
             self._counts[base] = count + 1
@@ -89,6 +96,13 @@ class Builder:
         if known is not None:
             return known
         dtype = dtype or result_dtype(operation, arguments)
+        if takes_floats(operation) and dtype in FLOATS:
+            arguments = tuple(
+                [
+                    x if dtype_of(x) in FLOATS else self.define("cast", x, dtype=dtype)
+                    for x in arguments
+                ]
+            )
         dtypes = [*map(dtype_of, arguments), dtype]
         if operation not in self._of_complex and any(d in COMPLEX for d in dtypes):
             raise NotOfComplexNumbers(operation)

@@ -11,7 +11,12 @@ from numba_grad.compiler.numba_functions import (
     tangent,
     tape_bound,
 )
-from numba_grad.compiler.numba_functions.generated import DerivedKernel, Parameter, arguments_of
+from numba_grad.compiler.numba_functions.generated import (
+    DerivedKernel,
+    Form,
+    Parameter,
+    arguments_of,
+)
 from numba_grad.compiler.numba_functions.independent_loops import with_independent_loops
 from numba_grad.compiler.numba_functions.index_set_splitting import with_split_index_sets
 from numba_grad.compiler.numba_functions.lifetimes import with_equal_lifetimes
@@ -25,11 +30,17 @@ from numba_grad.compiler.numba_functions.tape_rooms import with_rooms
 from numba_grad.errors import KernelError, explain
 
 
-def tree(function: Any, parameters: tuple[Parameter, ...], *, of_thread: bool = False) -> Function:
+def tree(
+    function: Any,
+    parameters: tuple[Parameter, ...],
+    forms: tuple[Form, ...],
+    *,
+    of_thread: bool = False,
+) -> Function:
     """The tree of a function for arguments of these types; `of_thread`: of a kernel."""
     whole = [p for p in parameters if p.part != "imag"]  # which is of the parameter before
-    given = arguments_of(whole, list(map(_type_of, whole)))
-    found = function_tree(function, list(map(type_inference.tuple_type, given)))
+    given = arguments_of(forms, list(map(_type_of, whole)))
+    found = function_tree(function, list(map(type_inference.type_of_form, given)))
     assert found.builder is not None
     builder = found.builder.copy()
     body = with_equal_lifetimes(found, builder)
@@ -106,4 +117,6 @@ def fields(
             for k, m in enumerate([*function.returned, *function.written])
             if m in function.real_parts
         ],
+        "result": function.result,
+        "bool_results": [k for k, m in enumerate(function.returned) if m in function.of_bools],
     }

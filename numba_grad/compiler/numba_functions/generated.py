@@ -18,7 +18,7 @@ import linecache
 from collections.abc import Sequence
 from dataclasses import asdict, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from numba_grad.compiler.building import cache
 from numba_grad.compiler.building.build import compiling
 from numba_grad.compiler.building.function_identity import identity_of
 from numba_grad.compiler.kernel_language.statements import every_statement
+from numba_grad.compiler.numba_functions.user_exceptions import exception_named
 from numba_grad.immutable import immutable
 from numba_grad.locks import LocksByKey
 from numba_grad.ops.custom_kernels import CpuKernel, CustomKernel
@@ -36,40 +37,57 @@ _next_number = itertools.count().__next__
 
 @immutable
 class Parameter:
-    """An argument of a call, or a part of one that is a tuple. Numbers are known when it is
+    """An argument of a call, or a part of one that has parts. Numbers are known when it is
     recorded; arrays of rank 0 are scalars of the function."""
 
     name: str
     dtype: str
     rank: int
     is_number: bool
-    path: tuple[int, ...] = ()  # where it is in a tuple, in a tuple of that
+    path: tuple[int | str, ...] = ()  # where it is in a tuple or a record, in a part of that
     part: str = ""  # "real" or "imag": a complex argument is two parameters, one after the other
 
     @property
     def text(self) -> str:
         """What it is in Python."""
-        return self.name + "".join(f"[{k}]" for k in self.path)
+        return self.name + "".join(f"[{k!r}]" for k in self.path)
 
 
-def arguments_of(parameters: Sequence[Parameter], parts: Sequence[Any]) -> list[Any]:
-    """The arguments of a call, tuples among them, from something for each parameter."""
-    arguments: dict[str, Any] = {}
-    for p, part in zip(parameters, parts, strict=True):
-        if not p.path:
-            arguments[p.name] = part
-            continue
-        inside = arguments.setdefault(p.name, [])
-        for place in p.path[:-1]:
-            if place == len(inside):
-                inside.append([])
-            inside = inside[place]
-        inside.append(part)
-    return [_as_tuple(x) for x in arguments.values()]
+@immutable
+class Fixed:
+    """An argument that the code is made for: None, a bool, a string, another Numba function."""
+
+    value: Any
 
 
-def _as_tuple(value: Any) -> Any:
-    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
+@immutable
+class ArgumentParts:
+    """An argument that is a tuple, a named one, or a record, of whose type `names` are fields."""
+
+    kind: type
+    names: tuple[str, ...]
+    forms: tuple["Form", ...]
+
+
+Form: TypeAlias = ArgumentParts | Fixed | None  # None: an array or a number
+
+
+def arguments_of(forms: Sequence[Form], parts: Sequence[Any]) -> list[Any]:
+    """The arguments of a call, tuples among them, from something for each parameter. Records are
+    dictionaries."""
+    following = iter(parts)
+
+    def of(form: Form) -> Any:
+        if form is None:
+            return next(following)
+        if isinstance(form, Fixed):
+            return form.value
+        found = list(map(of, form.forms))
+        if form.kind is dict:
+            return dict(zip(form.names, found, strict=True))
+        return tuple(found) if form.kind is tuple else form.kind(*found)
+
+    return list(map(of, forms))
 
 
 @immutable
@@ -100,6 +118,8 @@ class Generated:
     outline: list[Any] | None  # of an adjoint: what is kept on tapes
     # Those of the function's results that are the real parts of complex ones; the others follow.
     complex_results: list[int] = field(default_factory=list)
+    result: Any = True  # how it is made of what the function returns: `numba_ir/function_tree.py`
+    bool_results: list[int] = field(default_factory=list)  # that are stored as integers
     # Of CUDA kernels. For each output: the array input that it begins as a copy of, -1 for zeros,
     # None where it is written before it is read; outputs that have a number for each thread, of
     # which the result is the sum; results and outputs that are added to them; tapes, which follow
@@ -156,15 +176,19 @@ def exception_of(source: str, code: int, number: int) -> BaseException:
         return MemoryError("no memory for the arrays or the tape of a differentiated function")
     raised = raises(ast.parse(source))[number].exc
     assert raised is not None
-    return eval(compile(ast.Expression(raised), "<numba_grad>", "eval"), {"np": np})
+    names = {"np": np, "exception_named": exception_named}
+    return eval(compile(ast.Expression(raised), "<numba_grad>", "eval"), names)
 
 
 class TypedFunction:
     """The kernels of one function for arguments of one signature."""
 
-    def __init__(self, function: Any, parameters: tuple[Parameter, ...]) -> None:
+    def __init__(
+        self, function: Any, parameters: tuple[Parameter, ...], forms: tuple[Form, ...]
+    ) -> None:
         self.function = function
         self.parameters = parameters
+        self.forms = forms
         self._found: dict[DerivedKernel, Generated] = {}
         self._tree: Any = None
 
@@ -187,10 +211,11 @@ class TypedFunction:
         return self._found[request]
 
     def _stored_or_derived(self, request: DerivedKernel) -> Generated:
-        identity = identity_of(self.function)
+        identity = identity_of(self.function, is_translated=True)
+        described = described_forms(self.forms)
         key = None
-        if identity is not None:
-            described = repr((self.parameters, request))
+        if identity is not None and described is not None:
+            described = repr((self.parameters, described, request))
             key = cache.key_of("differentiable", _sources(), identity, described)
             stored = cache.peek(key)
             if stored is not None:
@@ -210,7 +235,7 @@ class TypedFunction:
     def _tree_of(self) -> Any:
         from numba_grad.compiler.numba_functions import derivation
 
-        return derivation.tree(self.function, self.parameters)
+        return derivation.tree(self.function, self.parameters, self.forms)
 
     def _fields_of(self, request: DerivedKernel) -> dict[str, Any]:
         from numba_grad.compiler.numba_functions import derivation
@@ -231,6 +256,20 @@ class TypedFunction:
         )
 
 
+def described_forms(forms: Sequence[Form]) -> str | None:
+    """As text; None if there is a function that has none."""
+    texts: list[str | None] = []
+    for form in forms:
+        if isinstance(form, ArgumentParts):
+            text = described_forms(form.forms)
+            texts.append(text and f"{form.kind.__name__} {form.names} {text}")
+        elif isinstance(form, Fixed) and hasattr(form.value, "py_func"):
+            texts.append(identity_of(form.value, is_translated=True))
+        else:
+            texts.append(repr(form))
+    return None if None in texts else repr(texts)
+
+
 @functools.cache
 def _sources() -> str:
     """What derives the kernels, as text."""
@@ -241,9 +280,11 @@ def _sources() -> str:
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def typed_function(function: Any, parameters: tuple[Parameter, ...]) -> TypedFunction:
+def typed_function(
+    function: Any, parameters: tuple[Parameter, ...], forms: tuple[Form, ...]
+) -> TypedFunction:
     """The program of a function for arguments of these types."""
-    return TypedFunction(function, parameters)
+    return TypedFunction(function, parameters, forms)
 
 
 def shared_memory(arrays: Sequence[Any]) -> tuple[int, int] | None:

@@ -25,13 +25,13 @@ from numba_grad.compiler.numba_functions.regions import (
 from numba_grad.compiler.numba_functions.tapes import dtype_of_result
 
 if TYPE_CHECKING:
-    from numba_grad.compiler.numba_functions.generated import DerivedKernel, Parameter
+    from numba_grad.compiler.numba_functions.generated import DerivedKernel, Form, Parameter
 
 
-def tree(kernel: Any, parameters: "tuple[Parameter, ...]") -> Function:
+def tree(kernel: Any, parameters: "tuple[Parameter, ...]", forms: "tuple[Form, ...]") -> Function:
     """The tree of what one thread does, for arguments of these types."""
     plain = kernel_front_end.thread_function(kernel)
-    found = derivation.tree(plain, parameters, of_thread=True)
+    found = derivation.tree(plain, parameters, forms, of_thread=True)
     assert found.builder is not None
     builder = found.builder.copy()
     found = replace(found, body=with_counting_loops(found.body, builder), builder=builder)

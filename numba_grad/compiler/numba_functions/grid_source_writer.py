@@ -61,7 +61,7 @@ _TERMS: dict[str, Term] = {
         for axis in "xyz"
     },
 }
-_MISSING = {"logaddexp"}
+_MISSING = {"logaddexp", "digamma", "trigamma", "zeta"}
 
 
 def tapes_of(kernel: RegionKernel) -> list[str]:

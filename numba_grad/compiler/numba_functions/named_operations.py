@@ -54,6 +54,7 @@ FUNCTIONS |= {
     **{np.greater_equal: "greater_equal", np.equal: "equal", np.not_equal: "not_equal"},
     **{np.logical_not: "not", round: "round", np.round: "rint", np.around: "rint"},
     **{np.real: "real", np.imag: "imag", np.conjugate: "conjugate", np.angle: "angle"},
+    **{math.gamma: "gamma", math.lgamma: "lgamma", np.fmod: "fmod"},
     cmath.phase: "angle",
 }
 for _name in ("exp", "log", "sqrt", "sin", "cos", "sinh", "cosh"):

@@ -6,7 +6,7 @@ the names back.
 
 _OF_MATH = (
     *("sin", "cos", "tan", "exp", "expm1", "log", "log1p", "log10", "sqrt", "sinh", "cosh", "tanh"),
-    *("hypot", "erf", "erfc", "copysign", "isnan", "isfinite", "isinf"),
+    *("hypot", "erf", "erfc", "gamma", "copysign", "isnan", "isfinite", "isinf"),
 )
 _OF_NUMPY = (
     *("log2", "exp2", "cbrt", "sign", "maximum", "minimum", "trunc", "rint", "floor", "ceil"),
@@ -15,5 +15,7 @@ WORDS = {
     **{name: f"math.{name}" for name in _OF_MATH},
     **{f"arc{x}": f"math.a{x}" for x in ("sin", "cos", "tan", "tan2", "sinh", "cosh", "tanh")},
     **{name: f"np.{name}" for name in _OF_NUMPY},
-    "absolute": "abs",
+    **{"absolute": "abs", "gammaln": "math.lgamma", "fmod": "math.fmod"},
+    # Those of `special_functions.py`.
+    **{name: name for name in ("digamma", "trigamma", "zeta")},
 }

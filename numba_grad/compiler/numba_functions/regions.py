@@ -277,9 +277,11 @@ class Function:
     body: list[Statement]
     written: list[Memory]  # those of the parameters, in their order
     returned: list[Memory]
+    result: Any = True  # how it is made of `returned`: `function_tree.py`
     builder: "Builder | None" = None  # knows the names
     # Of complex parameters and results: an imaginary part comes after each of these.
     real_parts: frozenset[Memory] = frozenset()
+    of_bools: frozenset[Memory] = frozenset()  # results that are integers, and bools for the user
 
 
 @dataclass(slots=True)

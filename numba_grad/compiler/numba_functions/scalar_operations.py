@@ -15,6 +15,7 @@ from numba_grad.compiler.numba_functions import derivative_rules
 from numba_grad.compiler.numba_functions.regions import COMPLEX, FLOATS, Scalar, Value
 from numba_grad.compiler.scalar_expressions import Call, Operand, Operation, Term, parsed
 from numba_grad.graph.node import OPS
+from numba_grad.ops import special  # noqa: F401  (its operations are in OPS)
 
 if TYPE_CHECKING:
     from numba_grad.compiler.numba_functions.builder import Builder
@@ -66,6 +67,12 @@ def result_dtype(name: str, arguments: Sequence[Value]) -> str:
     return "int64"
 
 
+def takes_floats(name: str) -> bool:
+    """Whether a function of floats in generated source must be given floats."""
+    operation = OPERATIONS[name]
+    return operation.is_float and isinstance(operation.expression, Call)
+
+
 def is_differentiable(name: str) -> bool:
     return OPERATIONS[name].slopes is not None
 
@@ -77,6 +84,8 @@ def folded(name: str, arguments: Sequence[Value], dtype: str | None) -> Value | 
         return x if dtype_of(x) == dtype else None
     if name == "negative" and type(arguments[0]) in (int, float):
         return -arguments[0]  # type: ignore[operator]
+    if name in ("bool", "not") and type(arguments[0]) in (bool, int):
+        return bool(arguments[0]) is (name == "bool")
     if name in ("add", "subtract", "multiply"):
         a, b = arguments
         if type(a) is int and type(b) is int:
@@ -193,9 +202,20 @@ OPERATIONS: dict[str, ScalarOperation] = {
         for name in (
             *("sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh"),
             *("arcsinh", "arccosh", "arctanh", "exp", "exp2", "expm1", "log", "log1p", "log2"),
-            *("log10", "sqrt", "cbrt", "hypot", "erf", "erfc"),
+            *("log10", "sqrt", "cbrt", "hypot", "erf", "erfc", "gamma", "digamma", "trigamma"),
         )
     },
+    # Its first argument is a number in the text.
+    "zeta": _recorded(
+        "zeta",
+        None,
+        lambda b, g, x, y: _mul(
+            b, _mul(b, g, _neg(b, x[0])), b.define("zeta", _add(b, x[0], 1.0), x[1])
+        ),
+        is_float=True,
+    ),
+    "lgamma": _recorded("gammaln", is_float=True),
+    "fmod": _recorded("fmod"),
     # Without a care for overflow, which takes 1.7 times as long.
     "arctan2": _recorded(
         "arctan2",

@@ -97,7 +97,7 @@ def shapes_source(kernel: RegionKernel, numbers: Collection[str]) -> str:
         writer.line(
             f"raise KernelError({explain(kernel.name, _UNKNOWN_SHAPE, fix=_FOR_UNKNOWN_SHAPE)!r})"
         )
-        return _SHAPES_HEAD + "\n".join(writer.lines) + "\n"
+        return _with_head(writer.lines)
     # Arrays that are written have the shapes of what they are copies of.
     own = {
         m: shape for m, shape in kernel.shapes.items() if isinstance(shape, Memory) and m != shape
@@ -123,7 +123,15 @@ def shapes_source(kernel: RegionKernel, numbers: Collection[str]) -> str:
         else:
             parts.append(f"({''.join(f'int({writer.text(x)}), ' for x in shape)})")
     writer.line(f"return [{', '.join(parts)}]")
-    return _SHAPES_HEAD + "\n".join(writer.lines) + "\n"
+    return _with_head(writer.lines)
+
+
+def _with_head(lines: Sequence[str]) -> str:
+    text = "\n".join(lines) + "\n"
+    is_used = "raise exception_named(" in text
+    return (
+        _imported("user_exceptions", ["exception_named"] if is_used else []) + _SHAPES_HEAD + text
+    )
 
 
 def _unswapped(statements: list[Statement]) -> list[Statement]:
@@ -213,7 +221,13 @@ class SourceWriter:
         imports = [
             _imported("shared_tasks", ["in_parallel", "part"] if self._parts else []),
             _imported("independent", ["independent"] if " in independent(" in text else []),
+            _imported(
+                "user_exceptions", ["exception_named"] if "raise exception_named(" in text else []
+            ),
             _imported("sums", ["added"] if " = added(" in text else []),
+            _imported(
+                "special_functions", [f for f in ("digamma", "trigamma", "zeta") if f"{f}(" in text]
+            ),
             _imported(
                 "working_memory",
                 [f for f in ("free", "grown", "new_array", "wrapped") if f"{f}(" in text],

@@ -9,6 +9,7 @@ import numpy as np
 
 from numba_grad.compiler.numba_functions.generated import (
     DerivedKernel,
+    Form,
     Generated,
     Parameter,
     TypedFunction,
@@ -28,9 +29,14 @@ class TypedKernel(TypedFunction):
     the first array that is written, in blocks of 256."""
 
     def __init__(
-        self, function: Any, parameters: tuple[Parameter, ...], launch: Any, memory: int | None
+        self,
+        function: Any,
+        parameters: tuple[Parameter, ...],
+        forms: tuple[Form, ...],
+        launch: Any,
+        memory: int | None,
     ) -> None:
-        super().__init__(function, parameters)
+        super().__init__(function, parameters, forms)
         self.launch = launch
         self.memory = memory
 
@@ -134,12 +140,12 @@ class TypedKernel(TypedFunction):
             written = self.generated(DerivedKernel("primal", 0, ())).written
             size = found[written[0]].size
             return max(1, -(-size // _THREADS_OF_BLOCK)), _THREADS_OF_BLOCK
-        return self.launch(*arguments_of(self.parameters, found))
+        return self.launch(*arguments_of(self.forms, found))
 
     def _tree_of(self) -> Any:
         from numba_grad.compiler.numba_functions import grid_derivation
 
-        return grid_derivation.tree(self.function, self.parameters)
+        return grid_derivation.tree(self.function, self.parameters, self.forms)
 
     def _fields_of(self, request: DerivedKernel) -> dict[str, Any]:
         from numba_grad.compiler.numba_functions import grid_derivation
@@ -166,7 +172,11 @@ def _no_shape(*types: Type, **numbers: Any) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1 << 12)
 def typed_kernel(
-    function: Any, parameters: tuple[Parameter, ...], launch: Any, memory: int | None
+    function: Any,
+    parameters: tuple[Parameter, ...],
+    forms: tuple[Form, ...],
+    launch: Any,
+    memory: int | None,
 ) -> TypedKernel:
     """The program of a kernel for arguments of these types."""
-    return TypedKernel(function, parameters, launch, memory)
+    return TypedKernel(function, parameters, forms, launch, memory)

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,10 @@ from numba_grad.autograd.forward_ad import has_tangent
 from numba_grad.autograd.function import Function
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.compiler.numba_functions.generated import (
+    ArgumentParts,
     DerivedKernel,
+    Fixed,
+    Form,
     Generated,
     Parameter,
     TypedFunction,
@@ -26,6 +30,7 @@ from numba_grad.errors import DeviceError, DTypeError, KernelError, explain
 from numba_grad.frontend.inputs.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.loops_and_branches.memory_budgets import Memory, tape_bytes
 from numba_grad.frontend.own_functions.custom_op import part_of
+from numba_grad.frontend.own_functions.generalized_ufuncs import DifferentiableGufunc
 from numba_grad.graph.node import OPS, Node, grad_mode
 from numba_grad.graph.types import CPU
 from numba_grad.immutable import immutable
@@ -58,9 +63,11 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
     Parameters
     ----------
     function : a plain function in the subset of Python that Numba compiles, or one decorated with
-        `numba.njit` or `numba.cuda.jit`. Its arguments are arrays of bool, integers, float32,
-        float64, complex64 or complex128 (the latter two not of kernels for CUDA), numbers, and
-        tuples of these. It must depend on nothing else.
+        `numba.njit`, `numba.vectorize`, `numba.guvectorize` or `numba.cuda.jit`. Its arguments are
+        arrays of bool, integers, float32, float64, complex64 or complex128 (the latter two not of
+        kernels for CUDA), numbers, tuples and named tuples of these, records of numbers (or
+        dictionaries, which may hold tensors, in their place), None, strings, and other Numba
+        functions. It must depend on nothing else.
     memory : bytes that the tape of a loop and its states may take in a derivative, as a number or
         as "500 MB"; by default half of the machine's memory. Beyond it, parts of the loop are
         computed again, with the same bits. Of a kernel for CUDA, the bytes that the tape may take;
@@ -74,8 +81,8 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
     -------
     a function of the same arguments. Its results are what the function returns, then the arrays
     that it writes, in the order of its parameters; one result alone is no tuple. Arguments are
-    never changed. Arrays of rank 0 are numbers for the function. Python ints and bools are part of
-    the graph; floats are float64 values in it.
+    never changed. Arrays of rank 0 are numbers for the function. Python ints are part of the graph;
+    floats are float64 values in it. None, bools, strings and functions are a part of the code.
 
     Raises
     ------
@@ -112,7 +119,7 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
     >>> ng.grad(lambda f: relax(np.zeros(4), f, 1.0, 10)[1])(f)
     tensor([ 0.        , -0.66666603, -0.33333206,  0.        ])
     """
-    plain = python_function(function)
+    plain = python_function(getattr(function, "gufunc_builder", function))
     if not inspect.isfunction(plain):
         raise TypeError(
             explain(
@@ -123,8 +130,8 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
             )
         )
     kinds = {p.kind for p in inspect.signature(plain).parameters.values()}
-    if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
-        raise TypeError(explain("differentiable", "a function with * or ** among its parameters"))
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        raise TypeError(explain("differentiable", "a function with ** among its parameters"))
     is_kernel = "cuda" in type(function).__module__
     if launch is not None and plain is not function and not is_kernel:
         raise TypeError(
@@ -136,6 +143,9 @@ def differentiable(function: Any, *, memory: Memory = None, launch: Any = None) 
             )
         )
     nbytes = tape_bytes("differentiable", memory)
+    if hasattr(function, "gufunc_builder"):
+        core = Differentiable(plain, nbytes, is_default=memory is None)
+        return DifferentiableGufunc(function, core)  # pyright: ignore[reportReturnType]
     if launch is not None or is_kernel:
         return DifferentiableKernel(function, None if memory is None else nbytes, launch)
     return Differentiable(function, nbytes, is_default=memory is None)
@@ -171,12 +181,20 @@ class Differentiable:
         self._last = found, request
         variant = _Variant(found, request)
         parts = _applied(variant, inputs, numbers)
-        results = _joined_parts(parts, found.generated(request).complex_results)
+        made = found.generated(request)
+        results = _joined_parts(parts, made.complex_results, made.bool_results)
         self._check_overlap(found, args, kwargs)
+        rest = iter(results)
+        returned = _made_as(made.result, rest)
+        written = tuple(rest)
+        if not written and len(results) != 1:
+            return returned
+        parts = returned if isinstance(returned, tuple) else (returned,)
+        results = (*(() if returned is None else parts), *written)
         return results[0] if len(results) == 1 else results
 
-    def _program(self, parameters: tuple[Parameter, ...]) -> TypedFunction:
-        return typed_function(self.function, parameters)
+    def _program(self, parameters: tuple[Parameter, ...], forms: tuple[Form, ...]) -> TypedFunction:
+        return typed_function(self.function, parameters, forms)
 
     def _request(
         self,
@@ -215,8 +233,9 @@ class Differentiable:
         parameters: list[Parameter] = []
         inputs: list[Node] = []
         numbers: list[Number] = []
-        for name, path, value in self._parts(bound):
-            if isinstance(value, bool | int | np.integer | np.bool_):
+        parts, forms = self._parts(bound)
+        for name, path, value in parts:
+            if isinstance(value, int | np.integer):
                 number = encoded(value)
                 assert number is not None
                 if number[0] == "int64" and not -(1 << 63) <= number[1] < 1 << 63:
@@ -226,43 +245,53 @@ class Differentiable:
                 parameters.append(Parameter(name, number[0], 0, True, path))
                 continue
             node = self._node(name, value)
-            parts = [("", node)]
+            halves = [("", node)]
             if node.dtype.kind == "c":
-                parts = [(part, OPS[part](node)) for part in ("real", "imag")]
-            for part, x in parts:
+                halves = [(part, OPS[part](node)) for part in ("real", "imag")]
+            for part, x in halves:
                 inputs.append(x)
                 parameters.append(Parameter(name, x.dtype.name, len(x.shape), False, path, part))
         if not inputs:
             problem = "needs an array or a float among its arguments"
             raise TypeError(explain(self.__name__, problem))
         inputs = self._on_device(parameters, inputs)
-        found = self._program(tuple(parameters))
+        found = self._program(tuple(parameters), forms)
         self._last = found, self._request(found, inputs, numbers)
         return found, inputs, tuple(numbers)
 
-    def _parts(self, bound: inspect.BoundArguments) -> list[tuple[str, tuple[int, ...], Any]]:
-        """The arguments; of tuples, the parts of their parts, with where they are in them."""
+    def _parts(
+        self, bound: inspect.BoundArguments
+    ) -> tuple[list[tuple[str, tuple[int | str, ...], Any]], tuple[Form, ...]]:
+        """The arrays and numbers that the arguments are or are made of, with where they are in
+        them; and how the arguments are made of them."""
+        found: list[tuple[str, tuple[int | str, ...], Any]] = []
 
-        def parts(name: str, path: tuple[int, ...], value: Any) -> Iterator[Any]:
-            if type(value) is not tuple or not value:
-                yield name, path, value
-                return
-            for k, part in enumerate(value):
-                yield from parts(name, (*path, k), part)
+        def form_of(name: str, path: tuple[int | str, ...], value: Any) -> Form:
+            if value is None or isinstance(value, str | bool | np.bool_):
+                return Fixed(bool(value) if isinstance(value, np.bool_) else value)
+            if isinstance(value, Differentiable):
+                value = value.function
+            if callable(getattr(value, "py_func", None)):
+                return Fixed(value)
+            names = _names_of_parts(value)
+            if names is None:
+                found.append((name, path, value))
+                return None
+            forms = [form_of(name, (*path, key), value[key]) for key in names]
+            kind = type(value) if isinstance(value, tuple) else dict
+            return ArgumentParts(kind, tuple(map(str, names)), tuple(forms))
 
         bound.apply_defaults()
-        return [x for name, value in bound.arguments.items() for x in parts(name, (), value)]
+        forms = [form_of(name, (), value) for name, value in bound.arguments.items()]
+        return found, tuple(forms)
 
     def _node(self, name: str, value: Any) -> Node:
-        if isinstance(value, tuple | list | dict | str) or value is None:
-            raise TypeError(
-                explain(
-                    self.__name__,
-                    f"`{name}` must be an array, a number, or a tuple of these",
-                    got={name: repr(value)},
-                    fix="a plain tuple, or an argument for each of its parts",
-                )
-            )
+        if isinstance(value, list | dict) or inspect.isroutine(value):
+            problem = f"`{name}` must be an array, a number, or a tuple or record of these"
+            fix = "a tuple, or an argument for each of its parts"
+            if inspect.isroutine(value):
+                fix = f"numba.njit of {getattr(value, '__name__', name)}"
+            raise TypeError(explain(self.__name__, problem, got={name: repr(value)}, fix=fix))
         if isinstance(value, float) and not is_tensor(value):
             value = np.float64(value)
         elif isinstance(value, complex) and not is_tensor(value):
@@ -313,7 +342,7 @@ class Differentiable:
         written = found.generated(DerivedKernel("primal", 0, ())).written
         if not written:
             return
-        parts = self._parts(self._bound(args, kwargs))
+        parts, _ = self._parts(self._bound(args, kwargs))
         given = [p for p in found.parameters if p.part != "imag"]
         names, values = [p.text for p in given], [value for _, _, value in parts]
         arrays = [x._node if is_tensor(x) else x for x in values]
@@ -426,8 +455,8 @@ class DifferentiableKernel(Differentiable):
     def __getitem__(self, launch: Any) -> "DifferentiableKernel":
         return DifferentiableKernel(self.function, self._most_bytes, launch)
 
-    def _program(self, parameters: tuple[Parameter, ...]) -> TypedKernel:
-        return typed_kernel(self.function, parameters, self._launch, self._most_bytes)
+    def _program(self, parameters: tuple[Parameter, ...], forms: tuple[Form, ...]) -> TypedKernel:
+        return typed_kernel(self.function, parameters, forms, self._launch, self._most_bytes)
 
     def _request(
         self,
@@ -493,6 +522,33 @@ class DifferentiableKernel(Differentiable):
         return DifferentiableKernel, (self.function, self._most_bytes, self._launch)
 
 
+def _made_as(form: Any, results: Iterator[Any]) -> Any:
+    """What a function returns, with its tuples."""
+    if form is True:
+        return next(results)
+    if form is None:
+        return None
+    name, fields, forms = form
+    parts = [_made_as(part, results) for part in forms]
+    return _named_tuple(name, tuple(fields))(*parts) if fields else tuple(parts)
+
+
+@functools.cache
+def _named_tuple(name: str, fields: tuple[str, ...]) -> Any:
+    return namedtuple(name, fields)
+
+
+def _names_of_parts(value: Any) -> Sequence[int | str] | None:
+    """Of a tuple, or of a record, which may be a dictionary; None of an argument without parts."""
+    if isinstance(value, tuple):
+        return range(len(value))
+    if isinstance(value, np.void) and value.dtype.names:
+        return value.dtype.names
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return list(value)
+    return None
+
+
 def _float_sources(found: TypedFunction) -> tuple[int, ...]:
     return tuple(
         [
@@ -549,14 +605,18 @@ def _recorded_results(
     return results[: made.result_count]
 
 
-def _joined_parts(parts: Sequence[Any], complex_results: Sequence[int]) -> tuple[Any, ...]:
-    """The results, of which complex ones come in two parts."""
+def _joined_parts(
+    parts: Sequence[Any], complex_results: Sequence[int], bool_results: Sequence[int]
+) -> tuple[Any, ...]:
+    """The results, of which complex ones come in two parts, bools as integers."""
     results: list[Any] = []
     for k, part in enumerate(parts):
         if k - 1 in complex_results:
             continue
         if k in complex_results:
             part = wrap(OPS["make_complex"](part._node, parts[k + 1]._node))
+        elif k in bool_results:
+            part = part != 0
         results.append(part)
     return tuple(results)
 

@@ -234,7 +234,8 @@ def _compiled_elsewhere(name: str) -> TypeError:
         explain(
             name,
             "not supported on tensors: a ufunc that has no derivative here",
-            fix="ng.custom_op of its function, with a derivative; or "
+            fix="ng.custom_op of its function, with a derivative; ng.differentiable of it, if "
+            f"numba.vectorize has made it; or "
             f"{name}(x.detach().numpy()), whose result has no gradient",
         )
     )

@@ -81,6 +81,8 @@ class ElementwiseFunctions(Indexing):
     def _call_nan_to_num(self, x: Any, copy: Any = True, nan: Any = 0.0) -> Any:
         if copy is not True or not is_number(nan):
             raise self.refused("np.nan_to_num in place")
+        if not self._result_dtype().startswith("float"):
+            return x
         limits = np.finfo(self._result_dtype())
 
         def finite(v: list[Value]) -> Value:
@@ -126,7 +128,32 @@ class ElementwiseFunctions(Indexing):
     _call_conj = _call_conjugate
 
     def _call_reciprocal(self, x: Any) -> Any:
-        return self._each([x], lambda v: self._scalar("divide", [1.0, v[0]]))
+        dtype = self._result_dtype()
+
+        def of(v: list[Value]) -> Value:
+            return self.builder.define(
+                "cast", self.builder.define("divide", 1.0, v[0]), dtype=dtype
+            )
+
+        return self._each([x], of)
+
+    def _call_isclose(
+        self, x: Any, y: Any, rtol: Value = 1e-05, atol: Value = 1e-08, equal_nan: Any = False
+    ) -> Any:
+        if equal_nan is not False:
+            raise self.refused("np.isclose that takes NaN for equal")
+        define = self.builder.define
+
+        def of(v: list[Value]) -> Value:
+            distance = define("absolute", define("subtract", *v))
+            most = define("add", atol, define("multiply", rtol, define("absolute", v[1])))
+            is_near = define("less_equal", distance, most)
+            is_near = define("bitwise_and", is_near, define("isfinite", v[1]), dtype="bool")
+            return define("bitwise_or", is_near, define("equal", *v), dtype="bool")
+
+        if is_number(x) and is_number(y):
+            return of([x, y])
+        return self.elementwise([x, y], of, "bool")
 
     def _call_where(self, condition: Any, a: Any, b: Any) -> Expression:
         dtype = self._result_dtype()

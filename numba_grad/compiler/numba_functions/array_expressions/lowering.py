@@ -2,7 +2,7 @@
 
 import inspect
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,17 @@ class _Lowering(Products):
         if name is None:
             raise self.refused(f"`{getattr(function, '__name__', function)}` of arrays")
         return self._named(name, meanings)
+
+    def of_elements(
+        self, element: Callable[[list[Any]], Any], arguments: Sequence[Any], into: Sequence[Any]
+    ) -> Any:
+        dtype = self._result_dtype()
+        cast = lambda values: self.builder.define("cast", element(values), dtype=dtype)  # noqa: E731
+        result = self.elementwise(arguments, cast, dtype)
+        if not into:
+            return stored(self.translation, result)
+        self._assign(self.view(into[0]), result, None)
+        return into[0]
 
     def inplace(self, function: Any, left: Array, variable: Any) -> Any:
         value = self.translation.meaning(variable)

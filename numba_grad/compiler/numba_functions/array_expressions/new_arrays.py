@@ -58,11 +58,16 @@ class NewArrays(ElementwiseFunctions):
         start, stop, step = (0, arguments[0], 1) if len(arguments) == 1 else (*arguments, 1)[:3]
         if any(dtype_of(x)[0] not in "iu" for x in (start, stop)) or not isinstance(step, int):
             return self._numbers_between(start, stop, step)
-        if step < 1:
+        if not step:
             raise self.refused("np.arange with such a step")
-        define = self.builder.define
-        distance = define("add", define("subtract", stop, start), step - 1)
-        count = distance if step == 1 else define("floor_divide", distance, step, dtype="int64")
+        define, size = self.builder.define, abs(step)
+        ends = (stop, start) if step > 0 else (start, stop)
+        distance = define("add", define("subtract", *ends), size - 1)
+        count = distance if size == 1 else define("floor_divide", distance, size, dtype="int64")
+        if isinstance(start, int) and isinstance(stop, int):
+            count = len(range(start, stop, step))
+        elif start != 0 or step != 1:
+            count = define("most", count, 0)
         return self._evenly_spaced(start, step, count)
 
     def _numbers_between(self, start: Value, stop: Value, step: Value) -> Expression:

@@ -150,6 +150,10 @@ class Reductions(NewArrays):
     _call_any = partialmethod(_joined, "bitwise_or", False)
     _call_all = partialmethod(_joined, "bitwise_and", True)
 
+    def _call_allclose(self, x: Any, y: Any, *rest: Value, **keywords: Value) -> Any:
+        near = self._call_isclose(x, y, *rest, **keywords)
+        return near if is_number(near) else self._call_all(near)
+
     def _call_count_nonzero(self, array: Array) -> Value:
         is_not = lambda v: self.builder.define("not_equal", v[0], 0)  # noqa: E731
         part = self.elementwise([array], is_not, "bool")

@@ -97,7 +97,14 @@ class Assignments(Names):
         self._copy(memory, array)
         return memory
 
-    def _copy(self, memory: Memory, source: Memory | View, *, is_moved: bool = False) -> None:
+    def _copy(
+        self,
+        memory: Memory,
+        source: Memory | View,
+        *,
+        is_moved: bool = False,
+        is_own: bool = False,
+    ) -> None:
         builder = self.builder
         for length, other in zip(self.shape(source), self.shape(memory), strict=True):
             what = self.problem("a variable that is given arrays of several shapes")
@@ -107,7 +114,8 @@ class Assignments(Names):
         view = source if isinstance(source, View) else builder.whole(source)
         with builder.elements(view.shape) as at:
             builder.store(memory, at, builder.load_view(view, *at))
-        self.share(memory, view.memory, is_moved=is_moved)
+        if not is_own:
+            self.share(memory, view.memory, is_moved=is_moved)
 
     def share(self, memory: Memory, source: Memory, *, is_moved: bool = False) -> None:
         """The statement that was written last copies what Python has no copy of."""

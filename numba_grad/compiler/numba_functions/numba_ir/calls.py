@@ -7,6 +7,7 @@ import inspect
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ from numba import typeof
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
 from numba.core.inline_closurecall import length_of_iterator
+from numba.core.unsafe.eh import mark_try_block
 from numba.np.numpy_support import from_dtype
+from numba.np.ufunc.dufunc import DUFunc
+from numba.np.ufunc.gufunc import GUFunc
 from numba.np.unsafe.ndarray import empty_inferred
 
 from numba_grad.compiler.numba_functions import kernel_names, numpy_in_loops
@@ -35,6 +39,7 @@ from numba_grad.compiler.numba_functions.numba_ir.meanings import (
 from numba_grad.compiler.numba_functions.numba_ir.type_inference import dtype_name
 from numba_grad.compiler.numba_functions.regions import Memory, Scalar, Value, View
 from numba_grad.compiler.numba_functions.scalar_operations import OPERATIONS, dtype_of
+from numba_grad.compiler.numba_functions.ufunc_signatures import core_axes
 
 
 class Calls(Lists):
@@ -43,9 +48,9 @@ class Calls(Lists):
     def _on_call(self, target: Any, expression: Any) -> Meaning:
         function = self.meaning(expression.func)
         given = [self.meaning(a) for a in expression.args]
-        keywords = {name: self.meaning(a) for name, a in expression.kws}
         if expression.vararg is not None:
-            raise self.refused("a call with *")
+            given += self.meaning(expression.vararg)
+        keywords = {name: self.meaning(a) for name, a in expression.kws}
         is_method = isinstance(function, Method)
         if is_method and self._is_list(function.array):
             return self._called_of_list(function.name, function.array, given)
@@ -63,8 +68,20 @@ class Calls(Lists):
             raise self.refused("a call of this")
         if inspect.isfunction(called) and called in kernel_names.CALLS:
             return kernel_names.CALLS[called](self, arguments)
-        if isinstance(called, Dispatcher) or inspect.isfunction(getattr(called, "py_func", None)):
-            return self._inlined(called, expression, arguments, keywords)
+        plain = self._written_in_python(called, expression)
+        if plain is not None:
+            return self._inlined(plain, expression, arguments, keywords)
+        if called is mark_try_block:
+            raise self.refused("`try`", instead="a test for what would fail; or ")
+        if isinstance(getattr(called, "__self__", None), np.random.RandomState | Random):
+            what = f"a random number, by `{called.__name__}`,"
+            raise self.refused(what, instead="random numbers as an argument; or ")
+        if called is type and isinstance(arguments[0], Scalar | bool | int | float):
+            return Known(np.dtype(dtype_of(arguments[0])).type)
+        if isinstance(called, DUFunc):
+            return self._of_elements(called, target, arguments)
+        if isinstance(called, GUFunc):
+            return self._of_core(called, expression, arguments)
         if isinstance(called, type):
             found = self._made(called, arguments, keywords)
             if found is not None:
@@ -85,11 +102,13 @@ class Calls(Lists):
         self, called: Any, target: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
     ) -> Meaning:
         """Of numbers, or an array expression."""
-        if called is len:
-            if isinstance(arguments[0], tuple):
-                return len(arguments[0])
-            if isinstance(arguments[0], Memory | View | Expression):
+        if called is len and isinstance(arguments[0], tuple):
+            return len(arguments[0])
+        if isinstance(arguments[0] if arguments else None, Memory | View | Expression):
+            if called is len:
                 return self.shape(arguments[0])[0]
+            if called in (np.shape, np.size) and len(arguments) == 1:
+                return self._attribute_of_array(target, called.__name__, arguments[0])
         is_scalar = all(isinstance(a, Scalar | bool | int | float) for a in arguments)
         if is_scalar and not keywords:
             found = self._scalar_call(called, target, arguments)
@@ -197,30 +216,81 @@ class Calls(Lists):
         whole = define("rint", define(there, number, power, dtype=dtype), dtype=dtype)
         return define(back, whole, power, dtype=dtype)
 
+    def _of_elements(self, called: Any, target: Any, arguments: list[Meaning]) -> Meaning:
+        """A call of what `numba.vectorize` has made; the last argument may be the result's."""
+        plain = called._dispatcher.py_func
+
+        def element(values: Sequence[Value]) -> Value:
+            given = tuple([from_dtype(np.dtype(dtype_of(value))) for value in values])
+            declared, _ = called.find_ewise_function(given)
+            declared = getattr(declared, "args", declared)
+            numba_types = declared or given
+            pairs = zip(values, numba_types, strict=True)
+            casts = [self.builder.define("cast", x, dtype=dtype_name(kind)) for x, kind in pairs]
+            return self._inline(plain, casts, numba_types)
+
+        if all(isinstance(x, Scalar | bool | int | float) for x in arguments):
+            dtype = dtype_name(self.code.type_of(target))
+            return self.builder.define("cast", element(arguments), dtype=dtype)
+        into = arguments[called.nin :]
+        return self.array("of_elements", target, (element, arguments[: called.nin], into))
+
+    def _of_core(self, called: Any, expression: Any, arguments: list[Meaning]) -> Meaning:
+        """A call of what `numba.guvectorize` has made, of arrays with the axes in its signature."""
+        ranks = [getattr(argument, "rank", 0) for argument in arguments]
+        if ranks != [len(axes) for axes in core_axes(called.signature)]:
+            what = "a generalized ufunc of arrays with more axes than its signature has"
+            raise self.refused(what, instead="a loop over these axes; or ")
+        plain = called.gufunc_builder.py_func
+        kinds = [self.code.type_of(v) for v in expression.args]
+        self._inline(plain, list(map(self._stored, arguments)), kinds)
+        return Known(None)
+
+    def _written_in_python(self, called: Any, expression: Any) -> Any:
+        """The user's function that is called, or what `numba.extending.overload` puts there."""
+        if isinstance(called, Dispatcher) or inspect.isfunction(getattr(called, "py_func", None)):
+            return called.py_func
+        if not inspect.isfunction(called) or is_of_numpy(called):
+            return None
+        kinds = [self.code.type_of(v) for v in expression.args]
+        if expression.vararg is not None:
+            kinds += self.code.type_of(expression.vararg)
+        named = {name: self.code.type_of(v) for name, v in expression.kws}
+        for template in getattr(self.code.typemap[expression.func.name], "templates", ()):
+            found = getattr(template, "_overload_func", lambda *_, **__: None)(*kinds, **named)
+            if inspect.isfunction(found):
+                return found
+        return None
+
     def _inlined(
-        self, called: Any, expression: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
+        self, plain: Any, expression: Any, arguments: list[Meaning], keywords: dict[str, Meaning]
     ) -> Meaning:
-        plain = called.py_func
-        if any(isinstance(self.code.type_of(v), types.List) for v in expression.args):
+        kinds = [self.code.type_of(v) for v in expression.args]
+        if any(isinstance(kind, types.List) for kind in kinds):
             instead = "np.array of it; or "
             raise self.refused("a list as the argument of another function", instead=instead)
-        if plain in self.callers:
-            raise self.refused(f"recursion: `{plain.__name__}` calls itself")
+        if expression.vararg is not None:
+            kinds += self.code.type_of(expression.vararg)
+        given = list(zip(arguments, kinds, strict=True))
+        named = {name: (keywords[name], self.code.type_of(v)) for name, v in expression.kws}
         signature = inspect.signature(plain)
-        bound = signature.bind(*range(len(arguments)), **{k: k for k in keywords})
-        kinds = {a: self.code.type_of(v) for a, v in enumerate(expression.args)}
-        kinds |= {name: self.code.type_of(v) for name, v in expression.kws}
+        bound = signature.bind(*given, **named).arguments
         values: list[Meaning] = []
         numba_types: list[Any] = []
         for name, parameter in signature.parameters.items():
-            if name in bound.arguments:
-                key = bound.arguments[name]
-                values.append(keywords[key] if isinstance(key, str) else arguments[key])
-                numba_types.append(kinds[key])  # pyright: ignore
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                rest = bound.get(name, ())
+                value = tuple([self._stored(part) for part, _ in rest])
+                numba_type = types.StarArgTuple.from_types([kind for _, kind in rest])
+            elif name in bound:
+                value, numba_type = bound[name]
             else:
-                values.append(self._constant(parameter.default))
-                numba_types.append(types.unliteral(typeof(parameter.default)))
-        values = list(map(self._stored, values))
+                value = self._constant(parameter.default)
+                numba_type = types.unliteral(typeof(parameter.default))
+            values.append(self._stored(value))
+            numba_types.append(numba_type)
+        if (plain, *numba_types) in self.callers:
+            raise self.refused(f"recursion: `{plain.__name__}` calls itself")
         return self._inline(plain, values, numba_types)
 
     def _inline(
@@ -260,6 +330,8 @@ class Calls(Lists):
             return None
         if functions is None:
             return None
+        if called not in (sum, min, max):
+            arguments = list(map(self._array_of_listed, arguments))
         values = _in_order_of_parameters(called, arguments, keywords)
         strings = [v.value for v in values if isinstance(v, Known) and isinstance(v.value, str)]
         values = [v for v in values if not isinstance(v, Known)]
@@ -277,10 +349,24 @@ class Calls(Lists):
         if isinstance(result, Scalar | bool | int | float):
             return self.builder.define("cast", result, dtype=dtype_name(expected))
         is_array = isinstance(expected, types.Array | types.List)
-        is_expected = is_array and isinstance(result, Memory | View)
-        if not is_expected or result.dtype != str(expected.dtype):
+        if not is_array or not isinstance(result, Memory | View):
             raise self.refused(f"a call of `{called.__name__}` with these arguments")
+        if result.dtype != str(expected.dtype):
+            result = self._stored(
+                self.array("call", target, (Method("astype", result), [None], {}))
+            )
         return result
+
+    def _array_of_listed(self, meaning: Meaning) -> Meaning:
+        """A list in the text of a call as an array, if it is one of numbers."""
+        items = meaning.items if isinstance(meaning, Listed) else ()
+        if not items or not all(isinstance(x, Scalar | bool | int | float) for x in items):
+            return meaning
+        dtype = str(np.result_type(*map(dtype_of, items)))
+        memory = self.builder.allocate("listed", dtype, (len(items),))
+        for k, item in enumerate(items):
+            self.builder.store(memory, (k,), self.builder.define("cast", item, dtype=dtype))
+        return memory
 
 
 def _in_order_of_parameters(

@@ -17,6 +17,7 @@ from numba_grad.compiler.numba_functions.numba_ir.meanings import (
     Elements,
     Known,
     Meaning,
+    flattened,
     memories_of,
 )
 from numba_grad.compiler.numba_functions.numba_ir.type_inference import dtype_name
@@ -32,8 +33,23 @@ from numba_grad.compiler.numba_functions.regions import (
     View,
     While,
 )
+from numba_grad.compiler.numba_functions.user_exceptions import name_in_source
 
 _MOST_STATEMENTS = 20_000
+
+
+def _parts(numba_type: Any) -> list[Any]:
+    """The types of the parts of a tuple, of those in it, too."""
+    if not isinstance(numba_type, types.BaseTuple):
+        return [numba_type]
+    return [part for inner in numba_type for part in _parts(inner)]  # pyright: ignore
+
+
+def _made_like(result: Meaning, parts: Iterator[Meaning]) -> Meaning:
+    """The parts as a tuple like another one."""
+    if isinstance(result, tuple):
+        return tuple([_made_like(inner, parts) for inner in result])
+    return next(parts)
 
 
 class Translation(Calls):
@@ -50,10 +66,8 @@ class Translation(Calls):
         self._visible = self.builder.visible()
         self.emit(min(self.code.blocks), None, None)
         if self._returned is not None:
-            loaded = tuple(
-                [memory if memory.rank else self.builder.load(memory) for memory in self._returned]
-            )
-            return loaded if isinstance(self._result, tuple) else loaded[0]
+            loaded = iter([m if m.rank else self.builder.load(m) for m in self._returned])
+            return _made_like(self._result, loaded)
         return self._result
 
     def emit(self, label: int | None, stop: int | None, loop: Loop | None) -> None:
@@ -103,14 +117,19 @@ class Translation(Calls):
         raise self.refused(f"`{last}`")
 
     def _raise(self, statement: Any) -> None:
-        """What the user's code raises: a built-in exception, with constants."""
+        """What the user's code raises: an exception with constants."""
         error = getattr(statement, "exc_class", None)
         arguments = statement.exc_args or () if isinstance(statement, ir.StaticRaise) else None
         name = getattr(error, "__name__", "")
         if error is np.linalg.LinAlgError:
             name = "np.linalg.LinAlgError"
         elif error is None or getattr(builtins, name, None) is not error:
-            raise self.refused("`raise` of an exception that is not built in", got=str(error))
+            try:
+                name = name_in_source(error)
+            except (LookupError, AttributeError):
+                what = "`raise` of an exception that its module does not have by its name"
+                advice = "a class at the top of its module; or "
+                raise self.refused(what, got=str(error), instead=advice) from None
         if arguments is None or not all(isinstance(a, str | int | float) for a in arguments):
             advice = "a message that is a constant; or "
             raise self.refused("`raise` with a message that is computed", instead=advice)
@@ -292,19 +311,20 @@ class Translation(Calls):
         if isinstance(result, Known) and result.value is None:
             self._result = result
             return
-        parts = result if isinstance(result, tuple) else (result,)
+        parts = flattened(result)
         if self._returned is None:
-            declared = self.code.return_type
-            is_tuple = isinstance(declared, types.BaseTuple)
-            given: list[Any] = [*declared] if is_tuple else [declared]  # pyright: ignore
             self._returned = [
                 self._returned_memory(numba_type, part)
-                for numba_type, part in zip(given, parts, strict=True)
+                for numba_type, part in zip(_parts(self.code.return_type), parts, strict=True)
             ]
             self._result = result
-        for memory, part in zip(self._returned, parts, strict=True):
+        given = frozenset().union(*map(memories_of, self._arguments))
+        arrays = [next(iter(memories_of(part)), None) for part in parts]
+        for memory, part, array in zip(self._returned, parts, arrays, strict=True):
             if isinstance(part, Memory | View):
-                self._copy(memory, part)
+                # Of an array of its own, made anew in each call, nobody else has a name.
+                is_own = array not in given and arrays.count(array) == 1
+                self._copy(memory, part, is_own=is_own)
                 continue
             cast = self.builder.define("cast", part, dtype=memory.dtype)  # pyright: ignore
             self.builder.store(memory, (), cast)
@@ -334,7 +354,7 @@ class Translation(Calls):
         elif isinstance(statement, ir.StaticSetItem):
             index = self._static_index(statement)
             self.set_item(statement.target, index, statement.value)
-        elif not isinstance(statement, ir.Del):
+        elif not isinstance(statement, ir.Del | ir.Print):  # What it would print is left out.
             raise self.refused(f"`{statement}`")
 
     def _assign(self, target: Any, value: Any) -> None:

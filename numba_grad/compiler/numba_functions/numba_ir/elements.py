@@ -42,6 +42,8 @@ class ElementAccess(Expressions):
                 return found[expression.index]
             if isinstance(expression.index, slice):
                 return found[expression.index]
+            if isinstance(expression.index, str):
+                return self._field(found, expression.index, expression)
         return self.item(found, self._static_index(expression), target)
 
     def _on_typed_getitem(self, target: Any, expression: Any) -> Meaning:

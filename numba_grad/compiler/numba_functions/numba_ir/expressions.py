@@ -13,6 +13,7 @@ from numba.core import ir
 
 from numba_grad.compiler.numba_functions import kernel_names
 from numba_grad.compiler.numba_functions.array_expressions.expressions import (
+    Array,
     Expression,
     Method,
     stored,
@@ -112,6 +113,11 @@ class Expressions(Assignments):
 
     def _operation(self, target: Any, function: Any, variables: Sequence[Any]) -> Meaning:
         meanings = [self.meaning(v) for v in variables]
+        is_same = function in (operator.eq, operator.is_)
+        if is_same or function in (operator.ne, operator.is_not):
+            found = self._are_same(*meanings)
+            if found is not None:
+                return found if is_same else self.builder.define("not", found)
         if any(isinstance(m, Memory | View | Expression) for m in meanings):
             return self.array("operation", target, (function, meanings))
         if all(isinstance(m, tuple) for m in meanings) and function is operator.add:
@@ -131,6 +137,26 @@ class Expressions(Assignments):
         if name is None:
             raise self.refused(f"`{getattr(function, '__name__', function)}`")
         return self.scalar_operation(name, meanings, self.code.type_of(target))
+
+    def _are_same(self, a: Meaning, b: Meaning) -> Value | None:
+        """Whether tuples, or things known while compiling, are equal; None of others."""
+        if isinstance(a, Known) and isinstance(b, Known):
+            return bool(a.value == b.value)
+        if any(isinstance(m, Known) and m.value is None for m in (a, b)):
+            return False
+        if not isinstance(a, tuple) or not isinstance(b, tuple):
+            return None
+        if len(a) != len(b):
+            return False
+        result: Value = True
+        for first, second in zip(a, b, strict=True):
+            part = self._are_same(first, second)
+            if part is None:
+                if not all(isinstance(m, Scalar | bool | int | float) for m in (first, second)):
+                    raise self.refused("a comparison of tuples with such parts")
+                part = self.builder.define("equal", first, second)
+            result = self.builder.define("bitwise_and", result, part, dtype="bool")
+        return result
 
     def _is_in(self, parts: tuple[Meaning, ...], value: Meaning) -> Value:
         """`value in (1, 2)`."""
@@ -163,27 +189,13 @@ class Expressions(Assignments):
     def _on_getattr(self, target: Any, expression: Any) -> Meaning:
         found, name = self.meaning(expression.value), expression.attr
         if isinstance(found, Memory | View | Expression):
-            if name == "shape":
-                return self.shape(found)
-            if name == "ndim":
-                return found.rank
-            if name == "size":
-                result: Value = 1
-                for length in self.shape(found):
-                    result = self.builder.define("multiply", result, length)
-                return result
-            if name == "flat":
-                stored = self._stored(found)
-                return Flat(stored)
-            return self.array("attribute", target, (name, found))
+            return self._attribute_of_array(target, name, found)
         if isinstance(found, NumberList):
             return Method(name, found)
         if isinstance(found, Scalar | bool | int | float):
             return self._attribute_of_number(target, name, found)
         if isinstance(found, tuple):
-            fields = getattr(self.code.type_of(expression.value), "fields", ())
-            if name in fields:
-                return found[fields.index(name)]
+            return self._field(found, name, expression)
         if isinstance(found, Known):
             if isinstance(found.value, kernel_names.Dim3):
                 return self.builder.define(found.value.operation(name))
@@ -191,6 +203,27 @@ class Expressions(Assignments):
                 return self._constant(getattr(found.value, name))
             raise self.refused(f"the attribute `{name}`")
         raise self.refused(f"the attribute `{name}`")
+
+    def _field(self, parts: tuple[Meaning, ...], name: str, expression: Any) -> Meaning:
+        """Of a named tuple or a record."""
+        fields = list(getattr(self.code.type_of(expression.value), "fields", ()))
+        if name not in fields:
+            raise self.refused(f"the attribute `{name}`")
+        return parts[fields.index(name)]
+
+    def _attribute_of_array(self, target: Any, name: str, found: Array) -> Meaning:
+        if name == "shape":
+            return self.shape(found)
+        if name == "ndim":
+            return found.rank
+        if name == "size":
+            result: Value = 1
+            for length in self.shape(found):
+                result = self.builder.define("multiply", result, length)
+            return result
+        if name == "flat":
+            return Flat(self._stored(found))
+        return self.array("attribute", target, (name, found))
 
     def _attribute_of_number(self, target: Any, name: str, number: Value) -> Meaning:
         if name in ("real", "imag"):

@@ -68,6 +68,13 @@ ANOTHER_NAME = (
 )
 
 
+def flattened(meaning: Meaning) -> list[Meaning]:
+    """The parts of a tuple, of those in it, too; another meaning alone."""
+    if isinstance(meaning, tuple):
+        return [part for inner in meaning for part in flattened(inner)]
+    return [meaning]
+
+
 def memories_of(meaning: Meaning) -> frozenset[Memory]:
     """The arrays that something reads."""
     if isinstance(meaning, Memory):

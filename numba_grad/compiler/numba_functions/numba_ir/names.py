@@ -50,7 +50,7 @@ class Names:
         self.code: TypedCode = findings.typed[key]
         self.ways = Ways(self.code)
         self.variables = Variables(self.code, findings, builder)
-        self.callers = (*callers, function)
+        self.callers = (*callers, (function, *arguments))
         self.scopes: list[dict[str, Meaning]] = [{}]
         self.location: Any = self.code.location
         self._arguments: Sequence[Meaning] = ()

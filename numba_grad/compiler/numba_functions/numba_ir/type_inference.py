@@ -17,7 +17,7 @@ from numba.core.registry import cpu_target
 from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import TranslateByteCode
 from numba.extending import type_callable
-from numba.np.numpy_support import from_dtype
+from numba.np.numpy_support import as_dtype, from_dtype
 
 from numba_grad.compiler.numba_functions.numba_ir.refusals import refused
 from numba_grad.compiler.numba_functions.numpy_in_loops import linear_algebra
@@ -34,11 +34,36 @@ def number_type(kind: str) -> types.Type:
     return {"int64": types.int64, "float64": types.float64, "bool": types.boolean}[kind]
 
 
-def tuple_type(parts: Any) -> Any:
-    """Numba's type of a tuple, from those of its parts; other types are left."""
-    if not isinstance(parts, tuple):
-        return parts
-    return types.BaseTuple.from_types(tuple(map(tuple_type, parts)))
+def type_of_form(form: Any) -> Any:
+    """Numba's type of an argument: of a tuple or a record from the types of its parts, of what the
+    code is made for from the value."""
+    if isinstance(form, types.Type):
+        return form
+    if isinstance(form, dict):
+        return from_dtype(np.dtype([(name, as_dtype(part)) for name, part in form.items()]))
+    if isinstance(form, tuple):
+        kind = type(form) if hasattr(form, "_fields") else None
+        return types.BaseTuple.from_types(tuple(map(type_of_form, form)), kind)
+    return types.literal(form) if isinstance(form, str | bool) else typeof(form)
+
+
+def parts_of_type(numba_type: Any) -> list[tuple[int | str, Any]]:
+    """The parts of a tuple, by number, or of a record, by name, with their types."""
+    if isinstance(numba_type, types.Record):
+        return [(name, numba_type.typeof(name)) for name in numba_type.fields]
+    return list(enumerate(numba_type))
+
+
+def fixed_value(numba_type: Any) -> Any:
+    """What an argument of such a type is, which the code is made for; a LookupError where the type
+    does not say."""
+    if isinstance(numba_type, types.NoneType):
+        return None
+    if isinstance(numba_type, types.StringLiteral | types.BooleanLiteral):
+        return numba_type.literal_value
+    if isinstance(numba_type, types.Dispatcher):
+        return numba_type.dispatcher
+    raise LookupError(numba_type)
 
 
 def dtype_name(numba_type: Any) -> str:

@@ -69,6 +69,7 @@ FUNCTIONS: dict[Any, dict[tuple[int | str, ...], Callable[..., Any]]] = {
     np.convolve: {(1, 1): sequences.convolution},
     np.sort: {(1,): ordering.in_order},
     np.argsort: {(1,): ordering.order_of},
+    np.array_equal: {(rank, rank): selections.are_equal for rank in (1, 2, 3)},
     np.take: {(1, 1): selections.taken},
     np.repeat: {(1, 0): sequences.repeated},
     np.kron: {(2, 2): sequences.kronecker_product},

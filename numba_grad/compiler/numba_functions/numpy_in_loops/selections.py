@@ -168,3 +168,8 @@ def put_rows_at(a: Array, places: Array, values: Array) -> None:
     for k in range(places.shape[0]):
         for j in range(a.shape[1]):
             a[places[k], j] = values[k if rows > 1 else 0, j if columns > 1 else 0]
+
+
+def are_equal(a: Array, b: Array) -> bool:
+    """`np.array_equal`."""
+    return a.shape == b.shape and bool(np.all(a == b))
