@@ -408,3 +408,21 @@ def test_short_axes_within_each_other_are_not_all_written_out():
     lengths = [source.count("\n") for source in sources]
     assert max(lengths) <= 500
     assert sum(lengths) <= 3_000  # 10,257 of them
+
+
+def log_of_factors(a):
+    """Of the diagonal of a Cholesky factor, column by column."""
+    a, total = a * 1.0, 0.0
+    for k in range(len(a)):
+        pivot = np.sqrt(a[k, k])
+        column = a[k + 1 :, k] / pivot
+        a[k + 1 :, k + 1 :] -= np.outer(column, column)
+        total = total + np.log(pivot)
+    return total
+
+
+def test_steps_over_ever_shorter_rows_share_kernels():
+    """Rows of up to 16 elements are loops as longer ones are, where there are such of all lengths:
+    not 76 kernels, one of each length."""
+    f = ng.value_and_grad(log_of_factors)
+    assert len(sources_by_jit(f, [np.eye(16)])) < 40
