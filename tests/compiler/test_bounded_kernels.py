@@ -403,7 +403,7 @@ def lattice(f, tau, steps=10):
 
 def test_short_axes_within_each_other_are_not_all_written_out():
     """16 rows that each read nine components were written out, in a kernel of 3,302 lines."""
-    f = 0.1 + np.random.default_rng(0).random((16, 24, 9))
+    f = 0.1 + np.random.default_rng(0).random((16, 40, 9))
     sources = sources_by_jit(gradient(lattice), [f, np.array(0.6)])
     lengths = [source.count("\n") for source in sources]
     assert max(lengths) <= 500

@@ -164,6 +164,14 @@ def loop_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
     return _loop_axes(shape, unroll_extent(), _current.unrolling)
 
 
+def are_unrolled_alike(
+    shapes: Collection[tuple[int, ...]], unrolling: Unrolling, other: Unrolling
+) -> bool:
+    """Whether it makes no difference for arrays of these shapes."""
+    longest = unroll_extent()
+    return all(_loop_axes(x, longest, unrolling) == _loop_axes(x, longest, other) for x in shapes)
+
+
 def _all_within(shape: tuple[int, ...], longest: int) -> bool:
     return all(1 <= n <= max(longest, 1) for n in shape)
 
