@@ -12,6 +12,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.compiler import evaluate, pipeline, plan_cache
 from numba_grad.compiler.building import build, engine_build
+from numba_grad.compiler.emission import emit_cpu
 from tests.compiler.loops_as_written import LOOPS
 from tests.processes import run_python
 
@@ -140,6 +141,7 @@ import numpy as np
 import numba_grad as ng
 from numba_grad.compiler import plan_cache
 from numba_grad.compiler.building import build, engine_build
+from numba_grad.compiler.emission import emit_cpu
 from tests.compiler.loops_as_written import LOOPS
 
 def not_compiled(requests):
@@ -426,3 +428,20 @@ def test_steps_over_ever_shorter_rows_share_kernels():
     not 76 kernels, one of each length."""
     f = ng.value_and_grad(log_of_factors)
     assert len(sources_by_jit(f, [np.eye(16)])) < 40
+
+
+def test_a_nest_that_is_too_long_is_not_written(monkeypatch):
+    """3,302 lines took longer to write than all that they were given up for."""
+    written = []
+
+    def lines(kernel):
+        text = emit(kernel)
+        written.append(text.count("\n"))
+        return text
+
+    emit = emit_cpu.emit
+    monkeypatch.setattr(emit_cpu, "emit", lines)
+    f = 0.1 + np.random.default_rng(0).random((16, 45, 9))
+    sources_by_jit(gradient(lattice), [f, np.array(0.6)])
+    assert written
+    assert max(written) <= 1_200
