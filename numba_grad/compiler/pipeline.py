@@ -24,7 +24,11 @@ from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.control_flow.program import control_program
 from numba_grad.compiler.control_flow.writer import NO_OVERWRITING, BodySteps, Opened, Overwriting
 from numba_grad.compiler.fusion.assemblies import with_assemblies
-from numba_grad.compiler.loop_nests.iteration_spaces import MOST_ELEMENTS
+from numba_grad.compiler.loop_nests.iteration_spaces import (
+    MOST_ELEMENTS,
+    unroll_extent,
+    unrolled_for,
+)
 from numba_grad.compiler.partition.broadcast_products import with_products_of_matrices
 from numba_grad.compiler.partition.flat_graph import (
     ClosedGraph,
@@ -47,7 +51,6 @@ from numba_grad.compiler.steps.overlap import Unit, overlapped
 from numba_grad.compiler.steps.schedule import Phase
 from numba_grad.compiler.target import Target
 from numba_grad.compiler.words import Errors, KernelAddress, OwnWord, Pointer, Symbol
-from numba_grad.config import config
 from numba_grad.errors import InternalError
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node, argument, record
@@ -169,7 +172,7 @@ class _Compiler:
         segments = segment_graphs(self.graph)
         if by_operations is not None and is_too_much_to_fuse(self.graph, segments):
             return by_operations(assembled)
-        instances = self.overlapped([self.instance(segment) for segment in segments])
+        instances = self.overlapped(self.instances(segments))
         programs = {id(instance.program): instance.program for instance in instances}.values()
         sources = dict.fromkeys(
             source for program in programs for step in program.steps for source in step.sources
@@ -212,7 +215,7 @@ class _Compiler:
             self.busy_until[key] = max(readers, default=-1)
             if number not in overwriting.sums:
                 self.no_sums.add(key)
-        instances = [self.instance(segment) for segment in segments]
+        instances = self.instances(segments)
         in_place = set()
         for number, result in overwriting.results.items():
             memory, offset, origin = self.places[self.graph.outputs[result]]
@@ -254,6 +257,11 @@ class _Compiler:
 
     # Segments to programs
 
+    def instances(self, segments: Sequence[SegmentGraph]) -> list[Instance]:
+        computed = {self.nodes[k].type.shape for x in segments for k in x.own.tolist()}
+        with unrolled_for(computed):
+            return [self.instance(segment) for segment in segments]
+
     def instance(self, segment: SegmentGraph) -> Instance:
         externals, places = self.outside_places(segment)
         memories = [externals[number][0] for number, *_ in places]
@@ -273,7 +281,7 @@ class _Compiler:
             has_own_memory,
             writable,
             unsummed,
-            config.unroll_extent,
+            unroll_extent(),
         )
         programs = self.graph.table.programs
         program = programs.get(key)

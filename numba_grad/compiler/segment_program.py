@@ -4,7 +4,7 @@ hold.
 Made once for each distinct segment of a process; a plan contains it as often as the graph does.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -14,6 +14,8 @@ from numba_grad.compiler.fusion.fuse import LibraryOperation, fuse
 from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.iteration_spaces import (
     FEWEST_COPIES,
+    Unrolling,
+    are_unrolled_alike,
     space_of,
     unrolled,
     unrolling_for,
@@ -22,6 +24,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
 from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
 from numba_grad.compiler.loop_nests.lowering import lower_group
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS
+from numba_grad.compiler.loop_nests.value_numbering import LongNest
 from numba_grad.compiler.partition.roles import is_library
 from numba_grad.compiler.passes.added_products import added_products
 from numba_grad.compiler.segment_memory import Output, Place, SegmentMemory, Small, Temporary
@@ -33,6 +36,7 @@ from numba_grad.graph.check import check
 from numba_grad.graph.node import OPS, Node, argument, record
 from numba_grad.graph.types import array_type
 from numba_grad.graph.walk import toposort
+from numba_grad.immutable import NamedTuple
 
 
 @dataclass(slots=True)
@@ -79,24 +83,23 @@ def compile_segment(
     costs = [(node.shape, node.op.cost) for node in computing]
     unrolling = unrolling_for(costs, is_one_loop=_is_one_loop(order))
     protected = [node for node, own in zip(outputs, has_own_memory, strict=True) if own]
-    builder = _SegmentBuilder(target, outputs, places, has_own_memory)
-    with unrolled(unrolling):
-        steps = fuse(order, outputs, target.costs, writable, protected)
-        builder.emit(steps)
-    if builder.longest_nest > LINES_OF_NEST and unrolling.copies > FEWEST_COPIES:
-        fewer = unrolling._replace(copies=(unrolling.copies - 1) // 2)
-        shorter = _SegmentBuilder(target, outputs, places, has_own_memory)
-        with unrolled(fewer):
-            shorter_steps = fuse(order, outputs, target.costs, writable, protected)
-            shorter.emit(shorter_steps)
-        if 2 * shorter.longest_nest < builder.longest_nest:
-            unrolling, steps, builder = fewer, shorter_steps, shorter
+
+    def emitted(unrolling: Unrolling, long: int | None = None) -> _Emitted:
+        builder = _SegmentBuilder(target, outputs, places, has_own_memory, long)
+        with unrolled(unrolling):
+            steps = fuse(order, outputs, target.costs, writable, protected)
+            builder.emit(steps)
+        return _Emitted(unrolling, builder, len(steps))
+
+    unrolling, builder, count = _with_short_nests(
+        emitted, unrolling, {node.shape for node in order}
+    )
     has_small_arrays = any(node.type.size > 1 for node in computing)
     if has_small_arrays and builder.longest > LINES_OF_KERNEL:
         in_loops = _SegmentBuilder(target, outputs, places, has_own_memory)
         with unrolled(unrolling._replace(elements=1)):
             steps_in_loops = fuse(order, outputs, target.costs, writable, protected)
-            if len(steps_in_loops) <= (1 + MORE_STEPS) * len(steps):
+            if len(steps_in_loops) <= (1 + MORE_STEPS) * count:
                 in_loops.emit(steps_in_loops)
                 builder = in_loops
     return SegmentProgram(
@@ -123,6 +126,38 @@ def _with_copies(
             known.add(node)
         result.append(node)
     return result
+
+
+class _Emitted(NamedTuple):
+    unrolling: Unrolling
+    builder: "_SegmentBuilder"
+    steps: int
+
+
+def _with_short_nests(
+    emitted: Callable[..., _Emitted], unrolling: Unrolling, shapes: Collection[tuple[int, ...]]
+) -> _Emitted:
+    """A segment with arrays of these shapes, unrolled so far, or with fewer copies of rows, where
+    that makes the longest nest half as long."""
+    fewer = unrolling._replace(copies=(unrolling.copies - 1) // 2)
+    if unrolling.copies <= FEWEST_COPIES or are_unrolled_alike(shapes, unrolling, fewer):
+        return emitted(unrolling)
+    first: _Emitted | None = None
+    try:
+        first = emitted(unrolling, LINES_OF_NEST)
+        longest = first.builder.longest_nest
+        if longest <= LINES_OF_NEST:
+            return first
+    except LongNest as found:
+        longest = found.values
+    shorter = emitted(fewer)
+    if 2 * shorter.builder.longest_nest < longest:
+        return shorter
+    if first is None:
+        first = emitted(unrolling)
+        if 2 * shorter.builder.longest_nest < first.builder.longest_nest:
+            return shorter
+    return first
 
 
 COMPUTING = ("elementwise", "reduction")
@@ -162,8 +197,11 @@ class _SegmentBuilder:
         outputs: list[Node],
         places: dict[Node, Place],
         has_own_memory: Sequence[bool],
+        long: int | None = None,
     ) -> None:
+        """`long`: values of a nest with which it is given up, by LongNest."""
         self.target = target
+        self.long = long
         self.outputs = outputs
         self.places: dict[Node, Place] = dict(places)
         self.has_own_memory = has_own_memory
@@ -277,7 +315,7 @@ class _SegmentBuilder:
             for node, source in copied.items():
                 self.copy(node, source, places[node])
             return
-        kernel = lower_group(group, places.get, self.target.reduction_blocks)
+        kernel = lower_group(group, places.get, self.target.reduction_blocks, self.long)
         if any(axis.extent == 0 for axis in kernel.kept):
             # No results: what it loads before its loops, and tests, would not be there.
             return

@@ -9,7 +9,13 @@ from numba_grad.fresh_thread import imported
 from numba_grad.graph import placement
 from numba_grad.graph.node import OPS, SERIALS_A_NODE, Node
 from numba_grad.graph.types import CPU
-from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE, MOST_LOOPS
+from numba_grad.transforms.loop_sizes import (
+    FEWEST_OF_MANY_OPERATIONS,
+    FEWEST_STEPS,
+    LARGEST_VALUE,
+    MANY_OPERATIONS,
+    MOST_LOOPS,
+)
 from numba_grad.transforms.loops import PASSES_OF_LOOPS
 
 if TYPE_CHECKING:
@@ -38,7 +44,9 @@ def is_long(nodes: Collection[Node], *, is_compiled: bool = False) -> bool:
     # Most functions have nothing alike so often: a look that finds no loop takes 3 to 4 ms in a new
     # process. The first steps may read something else than others.
     alike = Counter([(x.op, x.type, *map(_op_of, x.inputs)) for x in nodes])
-    repeated = sum([count for count in alike.values() if count >= FEWEST_STEPS - 2])
+    are_many = len(nodes) >= FEWEST_OF_MANY_OPERATIONS * MANY_OPERATIONS
+    fewest = FEWEST_OF_MANY_OPERATIONS if are_many else FEWEST_STEPS
+    repeated = sum([count for count in alike.values() if count >= fewest - 2])
     return repeated >= _fewest_nodes(len(nodes)) or _have_ragged_steps(nodes)
 
 
@@ -97,5 +105,12 @@ def loop_in(
     else:
         at_once = max(FEWEST_NODES_COMPILED, len(order) // _MOST_AT_ONCE)
         fewest = _fewest_nodes(len(order))
-        limits = rerolling.Limits(fewest, at_once, FEWEST_STEPS, _ANY_SIZE, _LARGEST_ROW)
+        limits = rerolling.Limits(
+            fewest,
+            at_once,
+            FEWEST_STEPS,
+            _ANY_SIZE,
+            _LARGEST_ROW,
+            FEWEST_OF_MANY_OPERATIONS,
+        )
     return rerolling.reroll(order, fixed, known, read_at_calls, limits)

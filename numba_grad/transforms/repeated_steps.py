@@ -33,8 +33,11 @@ from numba_grad.transforms.call import CallTarget
 from numba_grad.transforms.loop_sizes import (
     FEWEST_LONG_STEPS,
     FEWEST_STEPS,
+    LARGEST_OF_FEW_STEPS,
     LARGEST_VALUE,
     LONG_STEP,
+    MANY_OPERATIONS,
+    WRITTEN_OUT,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +90,9 @@ class RecordedGraph:
         fewest_steps: int,
         largest: int,
         written: "Mapping[Node, WrittenPart] | None" = None,
+        fewest_of_many: int | None = None,
     ) -> None:
+        """`fewest_steps` of a loop, and `fewest_of_many` if a step has many operations."""
         self.written = {} if written is None else written
         inside = {x for part in self.written.values() for x in part.inside}
         order = [x for x in order if x not in inside] if inside else order
@@ -95,6 +100,7 @@ class RecordedGraph:
         self.read_at_calls = read_at_calls
         self.fewest = fewest
         self.fewest_steps = fewest_steps
+        self.fewest_of_many = fewest_steps if fewest_of_many is None else fewest_of_many
         survey = survey_of(order, fixed)
         self.others: list[Node] = []  # inputs that are not in the order
         self.arities = survey.arities
@@ -402,7 +408,7 @@ class RecordedGraph:
             if period in multiples and 10 * covered > 8 * len(self.nodes):
                 break
             steps = self._steps(period)
-            if steps is None:
+            if steps is None or not self._are_fit(steps, periods):
                 continue
             size = steps.end - steps.first
             is_longer = best is not None and period > best.period
@@ -418,12 +424,32 @@ class RecordedGraph:
 
     def are_enough(self, steps: Steps) -> bool:
         """Whether there are so many of them that they are a loop."""
-        return steps.times >= (FEWEST_LONG_STEPS if steps.inner_period else self.fewest_steps)
+        if steps.inner_period:
+            return steps.times >= FEWEST_LONG_STEPS
+        return steps.times >= self.fewest_of(steps.period)
+
+    def fewest_of(self, period: int) -> int:
+        """Steps that are a loop, if each is so many operations."""
+        return self.fewest_of_many if period >= MANY_OPERATIONS else self.fewest_steps
 
     def _inner_period(self, steps: Steps, periods: Sequence[int]) -> int:
-        """The distance at which half of a step and more repeats itself; 0 if it does not."""
-        if steps.period <= _SHORT:
-            return 0
+        """The distance at which half of a long step and more repeats itself; 0 if it does not."""
+        return 0 if steps.period <= _SHORT else self._period_inside(steps, periods)
+
+    def _are_fit(self, steps: Steps, periods: Sequence[int]) -> bool:
+        """Whether steps, if there are few, gain by being a loop: those that compute arrays, neither
+        small ones nor large ones, and are no loops themselves."""
+        if steps.times >= self.fewest_steps or steps.period > _SHORT:
+            return True
+        step = self.nodes[steps.first : steps.first + steps.period]
+        sizes = [x.type.size for x in step if x.type.__class__ is not TupleType]
+        in_loops = sum(size > WRITTEN_OUT for size in sizes)
+        if 2 * in_loops < len(step) or max(sizes) > LARGEST_OF_FEW_STEPS:
+            return False
+        return not self._period_inside(steps, periods)
+
+    def _period_inside(self, steps: Steps, periods: Sequence[int]) -> int:
+        """The distance at which half of a step and more repeats itself many times, or 0."""
         signatures = self.signatures[steps.first : steps.first + steps.period]
         for period in periods:
             if _MOST_INSIDE * period <= steps.period:
@@ -458,8 +484,8 @@ class RecordedGraph:
         alike = (signatures[:-period] == signatures[period:]) & (signatures[period:] != 0)
         alike &= arities[:-period] == arities[period:]
         # What repeats in a shorter run is less than the fewest steps.
-        fewest_steps = self.fewest_steps if period <= _SHORT else FEWEST_LONG_STEPS
-        least = max(self.fewest, fewest_steps * period) - period
+        fewest = self.fewest_of(period) if period <= _SHORT else FEWEST_LONG_STEPS
+        least = max(self.fewest, fewest * period) - period
         repeats, kinds = np.zeros(len(alike), bool), np.zeros(len(alike), np.int64)
         starts, ends = _runs(alike)
         is_long = ends - starts >= least
@@ -469,7 +495,7 @@ class RecordedGraph:
         repeats = repeats[:-period] & repeats[period:] & (kinds[:-period] == kinds[period:])
         start, run = _longest_run(repeats)
         count, rest = divmod(run + 2 * period, period)
-        if not run or count < fewest_steps or count * period < self.fewest:
+        if not run or count < fewest or count * period < self.fewest:
             return None
         return Steps(start, period, count, rest)
 

@@ -63,6 +63,7 @@ class Limits(NamedTuple):
     steps: int  # at least
     largest_value: int  # elements of what a step computes, at most
     largest_row: int | None = None  # of what others read of each step
+    steps_of_many: int | None = None  # at least, where each is many operations
 
 
 def reroll(
@@ -83,7 +84,14 @@ def reroll(
         written = parts_written_in(order, fixed, read_at_calls)
     for nodes, moved, taken in _ways_to_look(order, fixed, written, limits):
         recorded = RecordedGraph(
-            nodes, fixed, read_at_calls, fewest, limits.steps, limits.largest_value, taken
+            nodes,
+            fixed,
+            read_at_calls,
+            fewest,
+            limits.steps,
+            limits.largest_value,
+            taken,
+            limits.steps_of_many,
         )
         recorded.moved = moved
         made = _loop_of(recorded, known, limits)

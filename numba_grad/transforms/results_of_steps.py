@@ -64,12 +64,13 @@ class ResultsOfSteps(StepsOfLoop):
         """Concatenations of rows, one after the other: `np.stack` of what a loop has appended.
         Returns the nodes that nobody else reads."""
         recorded, end = self.recorded, self.steps.end
+        fewest = recorded.fewest_of(self.steps.period)
         joined: set[Node] = set()
         others: set[Node] = set()
         reshaped: dict[Node, Node] = {}  # a row, as a piece
         concatenations = []
         for number, node in enumerate(recorded.nodes[end:], end):
-            if node.op is _CONCATENATE and len(node.inputs) >= recorded.fewest_steps:
+            if node.op is _CONCATENATE and len(node.inputs) >= fewest:
                 concatenations.append(node)
                 continue
             for x in node.inputs:

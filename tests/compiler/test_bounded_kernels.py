@@ -11,6 +11,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.compiler import evaluate, pipeline
+from numba_grad.compiler.emission import emit_cpu
 from tests.compiler.loops_as_written import LOOPS
 from tests.processes import run_python
 
@@ -392,8 +393,43 @@ def lattice(f, tau, steps=10):
 
 def test_short_axes_within_each_other_are_not_all_written_out():
     """16 rows that each read nine components were written out, in a kernel of 3,302 lines."""
-    f = 0.1 + np.random.default_rng(0).random((16, 24, 9))
+    f = 0.1 + np.random.default_rng(0).random((16, 40, 9))
     sources = sources_by_jit(gradient(lattice), [f, np.array(0.6)])
     lengths = [source.count("\n") for source in sources]
     assert max(lengths) <= 500
     assert sum(lengths) <= 3_000  # 10,257 of them
+
+
+def log_of_factors(a):
+    """Of the diagonal of a Cholesky factor, column by column."""
+    a, total = a * 1.0, 0.0
+    for k in range(len(a)):
+        pivot = np.sqrt(a[k, k])
+        column = a[k + 1 :, k] / pivot
+        a[k + 1 :, k + 1 :] -= np.outer(column, column)
+        total = total + np.log(pivot)
+    return total
+
+
+def test_steps_over_ever_shorter_rows_share_kernels():
+    """Rows of up to 16 elements are loops as longer ones are, where there are such of all lengths:
+    not 76 kernels, one of each length."""
+    f = ng.value_and_grad(log_of_factors)
+    assert len(sources_by_jit(f, [np.eye(16)])) < 40
+
+
+def test_a_nest_that_is_too_long_is_not_written(monkeypatch):
+    """3,302 lines took longer to write than all that they were given up for."""
+    written = []
+
+    def lines(kernel):
+        text = emit(kernel)
+        written.append(text.count("\n"))
+        return text
+
+    emit = emit_cpu.emit
+    monkeypatch.setattr(emit_cpu, "emit", lines)
+    f = 0.1 + np.random.default_rng(0).random((16, 45, 9))
+    sources_by_jit(gradient(lattice), [f, np.array(0.6)])
+    assert written
+    assert max(written) <= 1_200

@@ -180,3 +180,23 @@ def test_a_state_that_is_put_together_is_planned_once(monkeypatch: pytest.Monkey
     assert None not in bodies
     with configure(engine="reference"):
         np.testing.assert_allclose(f(state), ng.grad(loss)(state), rtol=1e-10)
+
+
+def test_gradients_of_steps_over_ever_shorter_rows() -> None:
+    """Of logarithms on the diagonal of a Cholesky factor: half of the inverse."""
+
+    def half_log_det(a: Any) -> Any:
+        a, total = a * 1.0, 0.0
+        for k in range(len(a)):
+            pivot = np.sqrt(a[k, k])
+            column = a[k + 1 :, k] / pivot
+            row = a[k, k + 1 :] / pivot
+            a[k + 1 :, k + 1 :] -= np.outer(column, row)
+            total = total + np.log(pivot)
+        return total
+
+    root = np.random.default_rng(0).normal(size=(13, 13))
+    matrix = root @ root.T + np.eye(13)
+    value, gradient = ng.jit(ng.value_and_grad(half_log_det))(matrix)
+    np.testing.assert_allclose(value, np.linalg.slogdet(matrix)[1] / 2, rtol=1e-12)
+    np.testing.assert_allclose(gradient, np.linalg.inv(matrix).T / 2, rtol=1e-10, atol=1e-12)

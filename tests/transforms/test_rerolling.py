@@ -427,6 +427,43 @@ def test_a_long_loop_has_as_many_kernels_as_a_short_one(loops: list[int]) -> Non
     assert short == long
 
 
+def shallow_water(height: Any, momentum: Any, steps: int) -> Any:
+    """By Rusanov's fluxes: some fifty operations a step."""
+    total = 0.0
+    for _ in range(steps):
+        speed = momentum / height
+        wave = np.abs(speed) + np.sqrt(9.8 * height)
+        fastest = np.maximum(wave, np.roll(wave, -1))
+        pressure = momentum * speed + 4.9 * height**2
+        fluxes = []
+        for state, flux in ((height, momentum), (momentum, pressure)):
+            jump = np.roll(state, -1) - state
+            fluxes.append(0.5 * (flux + np.roll(flux, -1)) - 0.5 * fastest * jump)
+        height = height - 0.01 * (fluxes[0] - np.roll(fluxes[0], 1))
+        momentum = momentum - 0.01 * (fluxes[1] - np.roll(fluxes[1], 1))
+        total = total + height[3] ** 2
+    return total + np.sum(momentum)
+
+
+@pytest.mark.parametrize(
+    ("points", "steps", "found"), [(70, 7, [7]), (70, 3, []), (6, 7, []), (5000, 7, [])]
+)
+def test_few_steps_of_many_operations_are_a_loop(
+    points: int, steps: int, found: list[int], loops: list[int]
+) -> None:
+    random = numpy.random.default_rng(0)
+    given = random.uniform(1.0, 2.0, points), random.normal(size=points)
+
+    def f(height: Any, momentum: Any) -> Any:
+        return shallow_water(height, momentum, steps)
+
+    expected = step_by_step(f, *given)
+    loops.clear()
+    for x, y in zip(by_jit(f, *given), expected, strict=True):
+        numpy.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-12)
+    assert loops == found
+
+
 def test_a_loop_with_choices_between_arrays_stays_step_by_step(loops: list[int]) -> None:
     def f(x: Any) -> Any:
         for _ in range(60):

@@ -8,7 +8,7 @@ run-time arguments. So a kernel depends on the small extents and on nothing else
 import functools
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from numba_grad.config import config
@@ -32,6 +32,11 @@ MOST_COMPONENTS = 4
 # as fast, in an eighth of the lines: as many additions as two functions.
 FEWEST_IN_VECTORS = 8
 COSTLY = 24
+# Of arrays whose lengths are so many numbers in a row, up to the longest that is unrolled, each is
+# there in a step or two, as where a factorization goes on to the rest of a matrix. Unrolled, each
+# step would have kernels of its own.
+FEWEST_LENGTHS = 8
+LONGEST_OF_MANY_LENGTHS = 2
 
 
 class Unrolling(NamedTuple):
@@ -68,6 +73,27 @@ def all_axes_as_loops() -> Iterator[None]:
         yield
     finally:
         _current.extent = before
+
+
+@contextmanager
+def unrolled_for(shapes: Collection[tuple[int, ...]]) -> Iterator[None]:
+    """Within, axes of arrays of these shapes are loops if they have all lengths, one by one."""
+    before, longest = _current.extent, unroll_extent()
+    if _has_many_lengths({n for shape in shapes for n in shape}, longest):
+        _current.extent = min(longest, LONGEST_OF_MANY_LENGTHS)
+    try:
+        yield
+    finally:
+        _current.extent = before
+
+
+def _has_many_lengths(lengths: Collection[int], longest: int) -> bool:
+    in_a_row = 0
+    for n in range(LONGEST_OF_MANY_LENGTHS, longest + 1):
+        in_a_row = in_a_row + 1 if n in lengths else 0
+        if in_a_row == FEWEST_LENGTHS:
+            return True
+    return False
 
 
 @contextmanager
@@ -136,6 +162,14 @@ def loop_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
     short axes are, as many as can be.
     """
     return _loop_axes(shape, unroll_extent(), _current.unrolling)
+
+
+def are_unrolled_alike(
+    shapes: Collection[tuple[int, ...]], unrolling: Unrolling, other: Unrolling
+) -> bool:
+    """Whether it makes no difference for arrays of these shapes."""
+    longest = unroll_extent()
+    return all(_loop_axes(x, longest, unrolling) == _loop_axes(x, longest, other) for x in shapes)
 
 
 def _all_within(shape: tuple[int, ...], longest: int) -> bool:

@@ -69,7 +69,13 @@ from numba_grad.compiler.loop_nests.reductions import (
     identity_of,
     reduction_axes,
 )
-from numba_grad.compiler.loop_nests.value_numbering import BOOL, INT64, Values, constant
+from numba_grad.compiler.loop_nests.value_numbering import (
+    BOOL,
+    INT64,
+    LongNest,
+    Values,
+    constant,
+)
 from numba_grad.compiler.scalar_expressions import expression_of, parsed
 from numba_grad.compiler.segment_memory import Place
 from numba_grad.graph.node import Node
@@ -85,9 +91,10 @@ def lower_group(
     group: Group,
     place_of: Callable[[Node], Place | None],
     reduction_blocks: ReductionBlocks | None,
+    long: int | None = None,
 ) -> LoopNest:
     """The kernel of `group`; `place_of` says where a value is in memory, None where it is computed
-    here.
+    here. Raises LongNest where one with loops has more values than `long`.
 
     With `blocks > 1` each reduction writes one result per block, to the memory named `("partial",
     node)`. Without `reduction_blocks` there is nothing to cut, as where the results of blocks are
@@ -102,7 +109,11 @@ def lower_group(
     indices = {name: variable(name) for name in names}
     survey = Survey()
     values = Values(group.stored, place_of, extents, names, survey=survey)
+    # To find out how much longer it is would take as long as to lower it.
+    values.most_values = None if long is None else 2 * long
     _Lowering(group, values, indices, reduced).survey(known)
+    if long is not None and len(values.body.lets) > long:
+        raise LongNest(len(values.body.lets))
     is_long = len(values.body.lets) > LONG_BODY
 
     order = loop_order(group, names, reduced, survey)

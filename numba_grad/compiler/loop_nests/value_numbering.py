@@ -31,6 +31,13 @@ INT64 = np.dtype(np.int64)
 BOOL = np.dtype(bool)
 
 
+class LongNest(Exception):
+    """A loop nest has this many values, or more."""
+
+    def __init__(self, values: int) -> None:
+        self.values = values
+
+
 class Values:
     """Those of one pass over a group. A pass with a `survey` is there to note what it sees.
 
@@ -62,6 +69,7 @@ class Values:
         self.buffers: dict[object, Buffer] = {}
         self.operations = 0
         self.value_count = 0
+        self.most_values: int | None = None  # with which it is given up
         # What an index is a rotation of: that index, by how much, and of how many elements.
         self.rotations: dict[Index, tuple[Index, int, int]] = {}
 
@@ -130,6 +138,8 @@ class Values:
         name = self.memo.get(key)
         if name is None:
             name = f"v{self.value_count}"
+            if self.value_count == self.most_values:
+                raise LongNest(self.value_count)
             self.value_count += 1
             self.memo[key] = name
             self.level_of_value[name] = level
