@@ -46,7 +46,9 @@ def is_long(nodes: Collection[Node], *, is_compiled: bool = False) -> bool:
     alike = Counter([(x.op, x.type, *map(_op_of, x.inputs)) for x in nodes])
     are_many = len(nodes) >= FEWEST_OF_MANY_OPERATIONS * MANY_OPERATIONS
     fewest = FEWEST_OF_MANY_OPERATIONS if are_many else FEWEST_STEPS
-    repeated = sum([count for count in alike.values() if count >= fewest - 2])
+    repeated = sum(
+        [count for count in alike.values() if count >= max(fewest - 2, FEWEST_OF_MANY_OPERATIONS)]
+    )
     return repeated >= _fewest_nodes(len(nodes)) or _have_ragged_steps(nodes)
 
 

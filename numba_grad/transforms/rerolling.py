@@ -378,14 +378,16 @@ class _Loop(ResultsOfSteps):
         joined = [x for pieces in made.others.values() for x in pieces]
         nodes = self.recorded.nodes
         newest = max([x.serial for x in nodes])
+        own = made.recorded = _recorded_since(newest, [*results, *made.instead.values(), *joined])
         within = set(nodes[self.steps.first : self.steps.end])
         later = nodes[self.steps.end :]
         # Steps may have what was recorded after them (`order_of_steps.py`).
-        readers = [x.serial - 1 for x in later if not within.isdisjoint(x.inputs)]
-        last = min([max([x.serial for x in within if x not in self.recorded.moved]), *readers])
+        readers = [x for x in later if not within.isdisjoint(x.inputs)]
+        readers += self._read_before(made)
+        newest_within = max([x.serial for x in within if x not in self.recorded.moved])
+        last = min([newest_within, *[x.serial - 1 for x in readers]])
         if any(x.serial < last for node in later for x in self._inside(node)):
             return False
-        own = made.recorded = _recorded_since(newest, [*results, *made.instead.values(), *joined])
         # The results of a loop have the numbers after its own, those that are asked for later as
         # well.
         counts = {x: len(x.type.items) for x in own if _is_loop(x)}
@@ -405,6 +407,21 @@ class _Loop(ResultsOfSteps):
             x.serial = serial
             serial += gap + counts.get(x, 0)
         return True
+
+    def _read_before(self, made: Rerolled) -> list[Node]:
+        """What reads results of first steps and was recorded before the others: also what is left
+        of first steps, where others read what the loop does not give."""
+        own, before = made.recorded, set(made.before)
+        later = self.recorded.nodes[self.steps.end :]
+        read = {y for x in (*later, *own) for y in made.inputs(x)}
+        found = []
+        for x in reversed(self.recorded.nodes[: self.steps.first]):
+            if x not in before or x in read:
+                given = made.inputs(x)
+                read.update(given)
+                if not own.isdisjoint(given):
+                    found.append(x)
+        return found
 
 
 def _is_loop(node: Node) -> bool:
