@@ -1,5 +1,5 @@
-"""Rows of an array that a loop writes part by part become values of their own, which are assigned
-to the array once.
+"""Rows of an array that a loop writes part by part, or again and again, become values of their own,
+which are assigned to the array once.
 
     u[k, 0] = x              row = update_slice(slice(u), x)
     u[k, 1] = y              row = update_slice(row, y)
@@ -7,7 +7,8 @@ to the array once.
                              u = update_slice(u, row), once somebody reads u otherwise
 
 So what goes from step to step is rows, not the whole array with all of its rows, whose cotangent
-would be another whole array for each part that is written or read.
+would be another whole array for each part that is written or read. Where single elements are read,
+it is these: a row is put together once somebody reads more of it.
 """
 
 import itertools
