@@ -275,7 +275,7 @@ class RecordedGraph:
         """What was assigned, in the shape that is read, if it had that before: `y[t] = x` makes a
         row of `x`. First steps read rows that no step has assigned, in that shape."""
         row, read = self.node(assigned), self.node(reader)
-        if row.op is not _RESHAPE or row.type is read.type:
+        if assigned < 0 or row.op is not _RESHAPE or row.type is read.type:
             return assigned
         [x] = row.inputs
         if x.type is not read.type or x.requires_grad != row.requires_grad:

@@ -166,6 +166,22 @@ def test_what_a_step_assigns_again_is_assigned_once(f: Program, way: str, loops:
     assert 26 <= loops[0] <= 30  # the first steps read what no step has assigned
 
 
+def test_what_was_assigned_before_a_loop_is_read_again_in_it(loops: list[int]) -> None:
+    """Each row is the same value, one of before the steps."""
+
+    def f(x: Any, y: Any) -> Any:
+        rows = np.zeros((26, 1))
+        for i in range(26):
+            rows[i, 0] = x * y[0]
+        for i in range(26):
+            rows[i, 0] += y[i]
+        return rows[:, 0]
+
+    y = numpy.cos(numpy.arange(26.0))
+    numpy.testing.assert_allclose(ng.jit(f)(0.7, y), 0.7 * y[0] + y, rtol=1e-15)
+    numpy.testing.assert_allclose(ng.jacobian(f)(0.7, y), numpy.full(26, y[0]), rtol=1e-15)
+
+
 def test_what_is_held_of_a_loop_that_assigns_again_keeps_value_and_gradient(
     loops: list[int],
 ) -> None:
