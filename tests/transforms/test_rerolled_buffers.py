@@ -172,14 +172,15 @@ def test_what_was_assigned_before_a_loop_is_read_again_in_it(loops: list[int]) -
     def f(x: Any, y: Any) -> Any:
         rows = np.zeros((26, 1))
         for i in range(26):
-            rows[i, 0] = x * y[0]
+            rows[i, 0] = x[0] * y[0]
         for i in range(26):
             rows[i, 0] += y[i]
-        return rows[:, 0]
+        return np.sum(rows[-1] ** 2) + rows[0, 0]
 
-    y = numpy.cos(numpy.arange(26.0))
-    numpy.testing.assert_allclose(ng.jit(f)(0.7, y), 0.7 * y[0] + y, rtol=1e-15)
-    numpy.testing.assert_allclose(ng.jacobian(f)(0.7, y), numpy.full(26, y[0]), rtol=1e-15)
+    x, y = numpy.array([0.7, 1.0]), numpy.cos(numpy.arange(26.0))
+    expected = (0.7 * y[0] + y[-1]) ** 2 + 0.7 * y[0] + y[0]
+    numpy.testing.assert_allclose(ng.jit(f)(x, y), expected, rtol=1e-15)
+    numpy.testing.assert_allclose(ng.value_and_grad(f)(x, y)[0], expected, rtol=1e-15)
 
 
 def test_what_is_held_of_a_loop_that_assigns_again_keeps_value_and_gradient(
