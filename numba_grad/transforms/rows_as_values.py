@@ -14,7 +14,7 @@ it is these: a row is put together once somebody reads more of it.
 import itertools
 from collections.abc import Container, Mapping, Sequence
 
-from numba_grad.graph.node import OPS, SERIALS_A_NODE, Node, next_serial, record, recording
+from numba_grad.graph.node import OPS, Node, next_serial, record, recording
 from numba_grad.graph.walk import copied, in_order_of_recording
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import Shape, region_params, slice_params
@@ -22,6 +22,7 @@ from numba_grad.transforms.loop_sizes import FEWEST_STEPS
 
 _MOST_BETWEEN = 3  # numbers: two after a node, and one before the next
 _UPDATE, _SLICE, _RESHAPE = OPS["update_slice"], OPS["slice"], OPS["reshape"]
+_OF_ROWS = (_UPDATE, _SLICE)
 
 
 def with_rows_as_values(order: Sequence[Node], roots: Container[Node]) -> list[Node]:
@@ -52,12 +53,15 @@ def copies_with_rows_as_values(order: Sequence[Node], fixed: Container[Node]) ->
 
 
 def _has_such_rows(order: Sequence[Node]) -> bool:
-    """Whether there are rows that are written in parts or again, and room for what is put between
-    nodes: as many as it takes."""
+    """Whether there are rows that are written in parts or again, and room for what is put before
+    and after what writes and reads them."""
     if not any(node.op is _UPDATE and _writes_part_or_again(node) for node in order):
         return False
-    apart = [y.serial - x.serial for x, y in itertools.pairwise(order)]
-    return min(apart, default=SERIALS_A_NODE) > _MOST_BETWEEN
+    return all(
+        y.serial - x.serial > _MOST_BETWEEN
+        for x, y in itertools.pairwise(order)
+        if x.op in _OF_ROWS or y.op in _OF_ROWS
+    )
 
 
 def _read_after_a_write(order: Sequence[Node]) -> set[Node]:

@@ -291,3 +291,25 @@ def test_derivatives_of_derivatives_keep_the_order_of_rows(transformed):
     found = np.sum(np.asarray(transformed(third)(u)) * directions[0])
     expected = 2 * np.sum(np.asarray(gradient(directions[0])) * directions[1])
     np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_rows_after_a_loop_with_several_results_are_values_as_well():
+    """Results of a loop have numbers one after the other, which nothing is put between."""
+
+    def f(p):
+        (a, b, c), _ = ng.scan(
+            lambda s, _: ((s[0] * 0.99, s[1] + 0.01 * s[0], s[2] * s[1]), s[0]),
+            (p[0], p[1], p[2]),
+            None,
+            length=20,
+        )
+        u = ng.zeros((60, 3))
+        u[0] = a
+        for k in range(59):
+            u[k + 1, 0] = u[k, 0] + 0.1 * np.sin(u[k, 1])
+            u[k + 1, 1:] = u[k, 1:] * b
+            u[k + 1, 1] -= 0.1 * u[k, 0] * c
+        return np.sum(u**2)
+
+    lowered = ng.jit(ng.value_and_grad(f)).lower(P)
+    assert len(lowered.kernels) < 30  # 42 of assignments to the array
