@@ -18,6 +18,7 @@ from tests.autograd.torch_contract import (
     orders_and_modes,
     roots,
     views,
+    whole_programs,
 )
 from tests.autograd.torch_contract.scenarios import EXPECTED_ERRORS, SCENARIOS
 
@@ -40,4 +41,5 @@ __all__ = [
     "orders_and_modes",
     "roots",
     "views",
+    "whole_programs",
 ]
