@@ -659,6 +659,40 @@ def test_generators_that_python_chooses_from():
         assert_as_in_python(f, (np.array(x), 0.25), (np.array(x), -4.0))
 
 
+@pytest.mark.parametrize("x", [[1.2, 0.7, 3.0], [-1.2, 2.7, -3.6], [2.5, 2.5, -0.5]])
+def test_numbers_of_values(x):
+    def f(x):
+        k, total = int(abs(x[0])), float(x[1]) * 2
+        for i in range(round(abs(x[2]))):
+            total = total + x[k] * i
+        low, *_, high = sorted(x)
+        first, last = sorted([v * v for v in x], reverse=True)[::2]
+        return total + low * 2 - high * 3 + first * last, bool(x[0] > 0), sorted([3, 1])
+
+    x = np.array(x)
+    assert_as_in_python(f, (x,))
+    found = ng.jit(ng.grad(lambda x: f(x)[0]), control_flow=True)(x)
+    shift = np.eye(3) * 1e-6
+    slope = [(f(x + h)[0] - f(x - h)[0]) / 2e-6 for h in shift]
+    if x[0] != x[1]:
+        np.testing.assert_allclose(found, slope, rtol=1e-7)
+
+
+@pytest.mark.parametrize("x", [[1.2, 0.7, 3.0], [-1.2, 2.7, -3.6], [-1.0, -2.0, -3.0]])
+def test_sums_over_some_values(x):
+    def f(x):
+        total = sum(v**2 for v in x if v > 0) + sum([1 / v for v in x if v < 2 if v != 0.7])
+        pairs = sum(v * w for v in x if v is not None for w in (1, x[0]) if w < v)
+        if any(v > 2.8 for v in x if v != 2.7) and all(v > 1 for v in x if v > 0.9):
+            total = total * 2
+        return total + pairs, sum(v for v in [1, 2] if v > 1), sum((v for v in x if v is None), 5)
+
+    x = np.array(x)
+    assert_as_in_python(f, (x,))
+    found = ng.jit(ng.grad(lambda x: f(x)[0]), control_flow=True)(x)
+    np.testing.assert_allclose(found, ng.grad(lambda x: f(x)[0])(x), rtol=1e-13)
+
+
 class Interval:
     def __init__(self, low, high):
         self.is_turned = low > high

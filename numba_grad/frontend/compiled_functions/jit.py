@@ -79,9 +79,10 @@ def jit(
         branches in Python must be static. Values of different types differ: 1, 1.0 and True.
     control_flow : whether loops and branches of `f` may depend on values: `while`, `for` over
         `range`, `if`, `and`, `or`, `not`, comparisons in a row, conditional expressions, `break`,
-        `continue`, early `return`, `raise` and `assert`. `f` is then read from its source text,
-        with the functions of its package that it calls; others may be jitted in this way
-        themselves. Where a condition is known, as that of a loop over a list, it is Python's own.
+        `continue`, early `return`, `raise` and `assert`; `max`, `min`, `sorted`, `any`, `all`,
+        `int`, `float`, `bool` and `round` of values. `f` is then read from its source text, with
+        the functions of its package that it calls; others may be jitted in this way themselves.
+        Where a condition is known, as that of a loop over a list, it is Python's own.
 
     Returns
     -------

@@ -550,7 +550,7 @@ _fixes_under_tracing = {
 }
 _CONVERSIONS = frozenset(
     (
-        *("float", "int", "complex", "item", "tolist", "index"),
+        *("float", "int", "complex", "item", "tolist", "index", "round", "floor", "ceil", "trunc"),
         *("numpy", "asarray", "pickle", "save", "__dlpack__", "__cuda_array_interface__"),
     )
 )

@@ -348,6 +348,8 @@ def _instead_of_call(line: Line, call: ast.Call) -> str:
         )
     if called is int:
         return "x.astype(int), a tensor, which may be an index"
+    if called is round:
+        return "np.round(x) in place of round(x)"
     if isinstance(called, type) and issubclass(called, (float, complex, np.generic)):
         return f"x itself in place of {name}(x): NumPy's functions and operators take tensors"
     return ""

@@ -17,7 +17,6 @@ AS_CONSTANT = {
     "item": "x.detach().item() for a constant",
     "tolist": "x.detach().tolist() for constants",
     "float": "float(x.detach()) for a constant",
-    "int": "int(x.detach()) for a constant",
     "complex": "complex(x.detach()) for a constant",
     "numpy": "x.detach().numpy() for its values",
     "numpy.asarray": "x.detach().numpy() for its values",

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from numba_grad.errors import ShapeError, TracingError
+from numba_grad.frontend.functions.joining import stack
+from numba_grad.frontend.functions.sorting import sort
 from numba_grad.frontend.inputs.tracing import (
     RaisesForCertain,
     note_raised,
@@ -26,16 +28,22 @@ from numba_grad.frontend.python_control_flow.loops import (
     counted_loop,
     uncounted_loop,
 )
-from numba_grad.frontend.python_control_flow.parts import condition_node, innermost_site, refused
+from numba_grad.frontend.python_control_flow.parts import (
+    condition_node,
+    innermost_site,
+    refused,
+    refused_recursion,
+)
 from numba_grad.frontend.python_control_flow.sites import Site
 from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS
 from numba_grad.graph.walk import is_traced_nearby
-from numba_grad.ops.families import cast
+from numba_grad.ops.families import cast, reshape
 
 _ENDLESS = 2**62  # steps
 _ITERABLES = (list, tuple, GeneratorType, range, map, zip, dict, type({}.values()))
+_NUMBERS = (bool, float, int, round)
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -63,7 +71,8 @@ class Decisions:
             if chosen is not None:
                 chosen()
             return
-        branch(_usable(self._sites[number]), condition, body, orelse)
+        site = _usable(self._sites[number])
+        _ending(site, lambda: branch(site, condition, body, orelse))
 
     def while_loop(self, number: int, test: Part, body: Part) -> None:
         """`while test(): body()`"""
@@ -160,7 +169,8 @@ class Decisions:
         """`body() if condition else orelse()`"""
         if not _is_undecided(condition):
             return body() if condition else orelse()
-        return chosen(_usable(self._sites[number]), condition, body, orelse)
+        site = _usable(self._sites[number])
+        return _ending(site, lambda: chosen(site, condition, body, orelse))
 
     def extreme(
         self, number: int, function: Callable[..., Any], *values: Any, **options: Any
@@ -200,6 +210,33 @@ class Decisions:
             name = "logical_or" if function is any else "logical_and"
             found = condition if found is None else OPS[name](found, condition)
         return function is all if found is None else handle_like(True, found)
+
+    def in_order(
+        self, number: int, function: Callable[..., Any], *values: Any, **options: Any
+    ) -> Any:
+        """`sorted(*values)`; with a `key`, Python must know the values."""
+        if function is not sorted or len(values) != 1 or not options.keys() <= {"reverse"}:
+            return function(*values, **options)
+        (items,) = values
+        if type(items) in _ITERABLES or isinstance(items, Tensor):
+            items = tuple(items)
+            if any(map(_is_undecided, items)) and not any(map(np.ndim, items)):
+                # Equal ones cannot be told apart, so "reverse" may turn them around.
+                ordered = [*sort(stack(items))]
+                return ordered[::-1] if options.get("reverse") else ordered
+        return function(items, **options)
+
+    def number(self, number: int, function: Callable[..., Any], *values: Any) -> Any:
+        """`int(x)`, `float(x)`, `bool(x)`, `round(x)`."""
+        x = values[0] if len(values) == 1 else None
+        if function not in _NUMBERS or not _is_undecided(x) or x.size != 1 or x.dtype.kind == "c":
+            return function(*values)
+        if function is bool:
+            return handle_like(True, condition_node(self._sites[number], x))
+        node = reshape(x._node, ())
+        if function is round:
+            return handle_like(0, cast(OPS["rint"](node), np.dtype(int)))
+        return handle_like(function(), cast(node, np.dtype(function)))
 
     def and_(self, number: int, first: Any, *rest: Part) -> Any:
         """`first and rest[0]() and ...`"""
@@ -266,6 +303,16 @@ def _usable(site: Site) -> Site:
     if site.obstacle:
         raise refused(site)
     return site
+
+
+def _ending(site: Site, trace: Callable[[], Any]) -> Any:
+    """What `trace` gives, unless a side of this branch comes to the branch again, and so on."""
+    if innermost_site() is not None:
+        return trace()
+    try:
+        return trace()
+    except RecursionError as error:
+        raise refused_recursion(site) from error
 
 
 def _as_integer(x: Any) -> Any:

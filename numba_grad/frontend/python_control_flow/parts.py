@@ -45,6 +45,13 @@ def innermost_site() -> Site | None:
 
 
 def refused(site: Site) -> TracingError:
+    if site.obstacle == site.kind:
+        return TracingError(
+            site.explain(
+                f"what decides is known at run time only, and Python must know it in a {site.kind}",
+                fix="if ... elif ... else in its place",
+            )
+        )
     return TracingError(
         site.explain(
             "the condition is known at run time only, and Python must know it here",
@@ -56,6 +63,17 @@ def refused(site: Site) -> TracingError:
                 else f"{site.obstacle} in the function"
             },
             fix="a function of its own for this, called from here",
+        )
+    )
+
+
+def refused_recursion(site: Site) -> TracingError:
+    return TracingError(
+        site.explain(
+            "the condition is known at run time only, and what depends on it calls this function "
+            "again, without end",
+            fix="a loop; or, if an argument counts how deep it goes, ng.jit(..., static_argnums=k) "
+            "for its position k, so that Python knows it",
         )
     )
 

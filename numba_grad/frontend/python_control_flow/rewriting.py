@@ -37,7 +37,17 @@ from numba_grad.frontend.python_control_flow.parts import innermost_site
 from numba_grad.frontend.python_control_flow.sites import Site
 
 # What decides for functions that may be Python's.
-_CHOOSING = {"max": "extreme", "min": "extreme", "any": "any_or_all", "all": "any_or_all"}
+_OF_VALUES = {
+    "max": "extreme",
+    "min": "extreme",
+    "any": "any_or_all",
+    "all": "any_or_all",
+    "sorted": "in_order",
+    "bool": "number",
+    "float": "number",
+    "int": "number",
+    "round": "number",
+}
 _COMPARISONS = {
     ast.Lt: "<",
     ast.LtE: "<=",
@@ -392,8 +402,16 @@ class _Function(ast.NodeTransformer):
                 setattr(node, name, self.visit(value))
         return node
 
-    visit_With = visit_AsyncWith = visit_AsyncFor = visit_Match = _kept_block
-    visit_match_case = visit_ExceptHandler = _kept_block
+    visit_With = visit_AsyncWith = visit_AsyncFor = visit_ExceptHandler = _kept_block
+
+    def visit_Match(self, node: ast.Match) -> ast.stmt:
+        site = self._context.add("match", node, obstacle="match")
+        for case in node.cases:
+            case.body = self._block(case.body)
+            if case.guard is not None:
+                case.guard = self._call(case.guard, "known", [site, self.visit(case.guard)])
+        node.subject = self._call(node.subject, "known", [site, self.visit(node.subject)])
+        return node
 
     def visit_Try(self, node: ast.Try | ast.TryStar) -> ast.stmt:
         around, self._obstacle = self._obstacle, "try"
@@ -560,19 +578,40 @@ class _Function(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         if is_own_call(node):
             return node
+        _with_conditions_in_elements(node)
         self.generic_visit(node)
         is_super = isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args
         if is_super and self._depth and self._first_argument:  # which a part lacks
             own = (ast.Name(x, ast.Load()) for x in ("__class__", self._first_argument))
             node.args = [ast.copy_location(x, node) for x in own]
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name in _CHOOSING:
+        if name in _OF_VALUES:
             site = self._context.add(name, node)
             arguments = [site, node.func, *node.args]
-            return self._call(node, _CHOOSING[name], arguments, node.keywords)
+            return self._call(node, _OF_VALUES[name], arguments, node.keywords)
         if not hasattr(builtins, name):
             node.func = self._call(node.func, "callee", [node.func])
         return node
+
+
+def _with_conditions_in_elements(call: ast.Call) -> None:
+    """`sum(x for x in xs if x > 0)` is `sum(x if x > 0 else 0 for x in xs)`, whose condition may be
+    undecided; `any` and `all` take in as well what decides nothing."""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    if name not in ("sum", "any", "all") or len(call.args) != 1 or call.keywords:
+        return
+    (items,) = call.args
+    if not isinstance(items, ast.GeneratorExp | ast.ListComp):
+        return
+    innermost = items.generators[-1]
+    if not innermost.ifs or _cannot_move(items.elt, *innermost.ifs):
+        return
+    first = innermost.ifs[0]
+    test = first if len(innermost.ifs) == 1 else ast.BoolOp(ast.And(), innermost.ifs)
+    otherwise = ast.Constant(0 if name == "sum" else name == "all")
+    items.elt = ast.IfExp(ast.copy_location(test, first), items.elt, otherwise)
+    ast.fix_missing_locations(ast.copy_location(items.elt, first))
+    innermost.ifs = []
 
 
 def _assigned(target: ast.expr) -> ast.stmt:

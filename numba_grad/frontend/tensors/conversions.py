@@ -7,6 +7,7 @@ but an array that is assigned to would be a surprise. Text, truth values and com
 and so is everything inside of `no_grad`.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -118,16 +119,22 @@ class Conversions:
         return float(_only_element(self._node, "float"))
 
     def __int__(self) -> int:
-        return int(_only_element(self._node, "int"))
+        return int(_only_element(self._node, "int", is_whole=True))
 
     def __round__(self, digits: int | None = None) -> Any:
         """As of NumPy's numbers: an int, or with `digits` another number. Arrays refuse."""
         if digits is None or self._node.shape:
-            return round(_only_element(self._node, "round"))
+            return round(_only_element(self._node, "round", is_whole=True))
         return elementwise.round(self, digits)
 
     def __trunc__(self) -> int:
-        return int(_only_element(self._node, "trunc"))
+        return int(_only_element(self._node, "trunc", is_whole=True))
+
+    def __floor__(self) -> int:
+        return math.floor(_only_element(self._node, "floor", is_whole=True))
+
+    def __ceil__(self) -> int:
+        return math.ceil(_only_element(self._node, "ceil", is_whole=True))
 
     def tobytes(self, order: str = "C") -> bytes:
         """The bytes of the values, as a key or for a file. GradientError as of `numpy()`."""
@@ -354,7 +361,9 @@ def _read_only(value: np.ndarray) -> np.ndarray:
     return view
 
 
-def _only_element(node: Node, operation: str) -> Any:
+def _only_element(node: Node, operation: str, is_whole: bool = False) -> Any:
+    """The only element. `is_whole`: for a whole number, whose derivative is zero as those of
+    `floor` and `astype(int)` are."""
     if node.type.size != 1:
         raise TypeError(
             explain(
@@ -368,7 +377,7 @@ def _only_element(node: Node, operation: str) -> Any:
         line = calling_line()
         if line is not None and line.is_store:
             raise _assigned_to_array(node, line)
-        if line is None or not line.is_formatting:
+        if not is_whole and (line is None or not line.is_formatting):
             value = value_of_constant(node, operation)
             _warn_of_constant(node, operation, line)
             return _for_python(value).item()
