@@ -15,6 +15,7 @@ from numba_grad.autograd.tensor_class import is_tensor, new_tensor
 from numba_grad.dtypes import is_floating, is_inexact
 from numba_grad.errors import GradientError, explain
 from numba_grad.frontend.derivatives.differentiation import run_on_variables
+from numba_grad.frontend.derivatives.jacobians import jacobian as jacobian_of_call
 from numba_grad.frontend.derivatives.results import matching
 from numba_grad.frontend.inputs.trees import flatten
 from numba_grad.graph.node import OPS, Node, recording
@@ -117,7 +118,7 @@ def jacobian(
         if output.type.size:
             call.check_reached([output], _INDEPENDENT_OUTPUT.format(output=number))
     with recording(create_graph):
-        rows = call.own.jacobian(call.outputs, is_reverse, of_one=True)
+        rows = jacobian_of_call(call.own, call.outputs, is_reverse, of_one=True)
     for row in rows:
         call.check_recorded(row, _NO_JACOBIAN)
     blocks = iter(call.own.results([block for row in rows for block in row]))

@@ -9,9 +9,8 @@ import contextlib
 import itertools
 import operator
 import threading
-from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -23,38 +22,27 @@ from numba_grad.autograd.hooks import hooked_contributions, through_tensor_hooks
 from numba_grad.autograd.running import running
 from numba_grad.autograd.state import GradientState
 from numba_grad.compiler.evaluate import evaluate
-from numba_grad.compiler.known_bodies import known_body
-from numba_grad.dtypes import promoted
 from numba_grad.errors import explain
-from numba_grad.fresh_thread import carried, imported
+from numba_grad.fresh_thread import carried
+from numba_grad.frontend.derivatives.own_history import OwnHistory, with_gradients
 from numba_grad.frontend.derivatives.results import described, inexact, matching, scalar
 from numba_grad.frontend.derived_functions import DerivedFunction, derived_from
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, wrap
-from numba_grad.frontend.inputs.tracing import current, is_tracing, values_asked_for
+from numba_grad.frontend.inputs.tracing import values_asked_for
 from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
-from numba_grad.graph.node import OPS, Node, argument, grad_mode, leaf, recording
+from numba_grad.graph.node import OPS, Node, grad_mode, leaf, recording
 from numba_grad.graph.traced_bodies import current as tracing_of
-from numba_grad.graph.walk import History, history_of, is_traced, leading_to
+from numba_grad.graph.walk import is_traced, leading_to
 from numba_grad.ops.control import custom
-from numba_grad.ops.families import cast, full, reshape, zeros_like
-from numba_grad.transforms.batch import batch, by_columns, by_rows
+from numba_grad.ops.families import full, zeros_like
+from numba_grad.transforms.batch import batch
 from numba_grad.transforms.jvp import pushed_forward, tangents
-from numba_grad.transforms.loop_sizes import LARGEST_VALUE
-from numba_grad.transforms.python_loops import (
-    FEWEST_NODES,
-    is_long,
-    is_long_since,
-    loop_in,
-)
-from numba_grad.transforms.repeated_views import without_repeated_views, without_repetitions
 from numba_grad.transforms.vjp import Cotangent, cotangents
 
 Argnums = int | Sequence[int]
-_op, _requires_grad = attrgetter("op"), attrgetter("requires_grad")
-_EXTREMES = {OPS["max"], OPS["min"]}
 
 
 class _Running(threading.local):
@@ -233,9 +221,7 @@ class Differentiation:
     structures: list[trees.Structure] = field(default_factory=list)  # of each argument
     first_serial: int = 0  # nodes with a smaller one are the caller's
     auxiliary: list[Node] = field(default_factory=list)  # what else the function has returned
-    # What `_own_history` found last, and for which nodes: it is asked for thrice in a gradient.
-    history: tuple[set[Node], list[Node]] | None = None
-    meets_callers: bool = True  # whether that history has ends that are not this call's own
+    history: OwnHistory | None = None  # the last one: it is asked for thrice in a gradient
     closed: list[tuple[Node, tuple[Node, ...]]] = field(default_factory=list)  # with their inputs
     # Where the function communicates: the variable in place of the caller's token, and the token of
     # the last communication, an output. What is derived communicates as well.
@@ -349,91 +335,13 @@ class Differentiation:
 
         Inputs come before users.
         """
-        roots = {node for node in outputs if node.requires_grad}
-        if self.history is not None and self.history[0] == roots:
-            return self.history[1]
-        self.history = None
-        ends = set(self._ends)
-        is_searched = False
-        if is_long_since(self.first_serial, roots) and self._rerolls:
-            # Before the history is walked, which is short then: one walk of what is long.
-            walk = self._pending(outputs, ends)
-            is_searched = self._is_own(walk, ends)
-            if is_searched and self._has_rerolled(walk, outputs, ends):
-                return self._own_history(outputs)
-        history, met, _ = history_of(roots, ends, since=self.first_serial)
-        self.meets_callers = not ends.issuperset(met)
-        if not self.meets_callers:
-            looks = not is_searched and self._rerolls
-            if OPS["update_slice"] in map(_op, history):
-                # Not every process needs these. Steps that never read what they write have no rows.
-                if looks and is_long(history, is_compiled=is_tracing()):
-                    written_parts = imported("numba_grad.transforms.written_parts")
-                    parts = written_parts.parts_written_in(history, roots, current.trace)
-                    if parts and self._has_rerolled(self._pending(outputs, ends), outputs, ends):
-                        return self._own_history(outputs)
-                rows_as_values = imported("numba_grad.transforms.rows_as_values")
-                history = rows_as_values.with_rows_as_values(history, roots)
-            if (
-                looks
-                and is_long(history, is_compiled=is_tracing())
-                and self._has_rerolled(self._pending(outputs, ends), outputs, ends)
-            ):
-                return self._own_history(outputs)
-            # To look at indices takes time, so where a function is compiled.
-            if is_tracing() and OPS["scatter_set"] in map(_op, history):
-                written_parts = imported("numba_grad.transforms.written_parts")
-                history = written_parts.with_known_places(history, roots, current.trace)
-            if OPS["concatenate"] in map(_op, history):
-                kept_ends = imported("numba_grad.transforms.kept_ends")
-                history = kept_ends.with_kept_ends(history, roots)
-            history = without_repeated_views(history, roots)
-            # Two arguments may be equal, and are two nevertheless.
-            history = without_repetitions(history, roots | ends, current.trace, LARGEST_VALUE)
-            if is_tracing() and not _EXTREMES.isdisjoint(map(_op, history)):
-                shifts = imported("numba_grad.transforms.shifts_without_effect")
-                cut = shifts.shifts_without_effect(history, roots)
-                history = [x for x in history if x not in cut]
-        self.history = (roots, history)
-        return history
-
-    @property
-    def _rerolls(self) -> bool:
-        """Whether steps that the function has recorded one by one may become a loop."""
-        return self.last_token is None and not anomaly.is_enabled()
-
-    def _computed(self, outputs: Sequence[Node]) -> list[Node]:
-        """`outputs`, and what else the function returns: that is of the same steps, mostly, which
-        are not computed twice."""
-        others = [x for x in self.auxiliary if x.serial >= self.first_serial and x.value is None]
-        return list(dict.fromkeys([*outputs, *others]))
-
-    def _pending(self, outputs: Sequence[Node], ends: Collection[Node]) -> History:
-        """All that is computed for `outputs`."""
-        roots = self._computed(outputs)
-        return history_of(roots, ends, since=self.first_serial, with_pending=True)
-
-    @staticmethod
-    def _is_own(walk: History, ends: Container[Node]) -> bool:
-        """Whether steps among all this are such that `_own_history` would look for them: many that
-        have gradients, none of the caller's, and none that writes rows."""
-        return (
-            not any(x.requires_grad and x not in ends for x in walk.ends)
-            and OPS["update_slice"] not in map(_op, walk.nodes)
-            and is_long([*itertools.islice(filter(_requires_grad, walk.nodes), FEWEST_NODES)])
-        )
-
-    def _has_rerolled(self, walk: History, outputs: Sequence[Node], ends: Collection[Node]) -> bool:
-        """Make a loop of steps that the function has recorded one by one, if there are such steps:
-        no other call knows them."""
-        roots = self._computed(outputs)
-        order = [x for x in walk.nodes if x.serial >= self.first_serial]
-        fixed, is_compiled = {*roots, *ends}, is_tracing()
-        order = without_repetitions(order, fixed, current.trace, LARGEST_VALUE)
-        found = loop_in(order, fixed, known_body, current.trace, is_compiled=is_compiled)
-        if found is not None:
-            found.rewire(order, roots)
-        return found is not None
+        if self.history is None or self.history.roots != with_gradients(outputs):
+            self.history = None  # whose memory may be large
+            rerolls = self.last_token is None and not anomaly.is_enabled()
+            self.history = OwnHistory(
+                outputs, self._ends, self.first_serial, self.auxiliary, rerolls
+            )
+        return self.history.nodes
 
     def _callers(self, history: Sequence[Node]) -> set[Node]:
         """Those of `history` that depend on something of the caller's that requires grad.
@@ -448,7 +356,7 @@ class Differentiation:
         }
         if self.token is not None and self.callers_token.requires_grad:  # type: ignore[union-attr]
             found.add(self.token)
-        if not found and not self.meets_callers:
+        if not found and self.history is not None and not self.history.meets_callers:
             return found
         own = set(self._ends)
         for node in history:
@@ -539,88 +447,15 @@ class Differentiation:
             for node in self._reached(outputs)
         )
 
-    def jacobian(
-        self, outputs: Sequence[Node], is_reverse: bool, of_one: bool = False
-    ) -> list[list[Node]]:
-        """For each of `outputs` its derivatives by each variable.
+    def gradients_of_stand_in(self, output: Node, seed: Node) -> list[Node]:
+        """`gradients` for a seed that stands for each of a batch: what is checked or retained
+        there has no value."""
+        before = len(self.checks), len(self.retained)
+        pulled = self.gradients([output], [seed])
+        del self.checks[before[0] :], self.retained[before[1] :]
+        return pulled
 
-        Parameters
-        ----------
-        is_reverse : by rows, not by columns
-        of_one : of complex numbers, what the cotangents or tangents 1 give and no more, as in torch
-        """
-        if is_reverse:
-            return [self.jacobian_rows(output, of_one) for output in outputs]
-        columns = [self.jacobian_columns(outputs, x, of_one) for x in self.variables]
-        return [[column[k] for column in columns] for k in range(len(outputs))]
-
-    def jacobian_rows(self, output: Node, of_one: bool = False) -> list[Node]:
-        """The derivatives of all elements of `output` by each variable, in reverse mode."""
-        size = output.type.size
-        if size == 1:  # a gradient as any other
-
-            def pull_back(seeds: list[Node]) -> list[Node]:
-                return self.gradients([output], [reshape(seeds[0], output.shape)])
-        else:
-            seed = argument(output.type)
-            before = len(self.checks), len(self.retained)
-            pulled = self.gradients([output], [seed])
-            # What is of one member of the batch has no value.
-            del self.checks[before[0] :], self.retained[before[1] :]
-
-            def pull_back(seeds: list[Node]) -> list[Node]:
-                return self._batched(pulled, {seed: seeds[0]}, size)
-
-        def blocks(unit: complex) -> list[Node]:
-            types = [x.type for x in self.variables]
-            return by_rows(pull_back, [output.type], types, unit)[0]
-
-        if of_one or output.dtype.kind != "c":
-            return blocks(1)
-        # A complex variable: the pullback of a holomorphic f multiplies by the conjugate of f'. A
-        # real one: the pullback of 1 is the derivative of the real part, that of 1j the derivative
-        # of the imaginary part.
-        of_real, of_imaginary = blocks(1), blocks(1j)
-        return [
-            OPS["conjugate"](re) if x.dtype.kind == "c" else OPS["make_complex"](re, im)
-            for x, re, im in zip(self.variables, of_real, of_imaginary, strict=True)
-        ]
-
-    def jacobian_columns(
-        self, outputs: Sequence[Node], x: Node, of_one: bool = False
-    ) -> list[Node]:
-        """The derivatives of each of `outputs` by all elements of a variable, in forward mode."""
-        direction = argument(x.type)
-        pushed = self.tangents(
-            outputs, [direction if node is x else None for node in self.variables]
-        )
-
-        def push_forward(units: list[Node]) -> list[Node]:
-            # With each value beside the tangents that it is for: a loop keeps none.
-            since = self.variables[-1].serial + 1
-            return self._batched(pushed, {direction: units[0]}, x.type.size, since=since)
-
-        def blocks(unit: complex) -> list[Node]:
-            types = [output.type for output in outputs]
-            return [block for (block,) in by_columns(push_forward, types, [x.type], unit)]
-
-        columns = blocks(1)
-        if of_one:
-            return columns
-        if x.dtype.kind == "c" and any(output.dtype.kind != "c" for output in outputs):
-            # Of a real result, what reverse mode gives: the slope along 1, and 1j times that
-            # along 1j.
-            columns = [
-                c if output.dtype.kind == "c" else OPS["make_complex"](c, along)
-                for c, along, output in zip(columns, blocks(1j), outputs, strict=True)
-            ]
-        dtype = x.dtype
-        return [
-            cast(c, promoted(dtype, np.complex64) if c.dtype.kind == "c" else dtype)
-            for c in columns
-        ]
-
-    def _batched(
+    def batched(
         self, nodes: Sequence[Node], seeds: dict[Node, Node], size: int, since: int | None = None
     ) -> list[Node]:
         """`nodes` for a batch of seeds, and what they communicate."""
@@ -645,7 +480,7 @@ class Differentiation:
             nodes.append(self.last_token)
         # In a loop's body, what is made of variables alone is computed before the loop, whose
         # results would have a history then: also where derivatives have none.
-        before = () if self.history is None or tracing_of.body is None else self.history[1]
+        before = () if self.history is None or tracing_of.body is None else self.history.nodes
         history = self._own_history(with_tangents(nodes))
         history = list(dict.fromkeys([*before, *history])) if before else history
         callers = set(history) if self.create_graph else self._callers(history)

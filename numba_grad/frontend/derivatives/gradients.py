@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba_grad.errors import explain
+from numba_grad.fresh_thread import imported
 from numba_grad.frontend.derivatives.differentiation import (
     Argnums,
     derivative_of,
@@ -351,7 +352,8 @@ def _jacobian(
     outputs, structure = output_nodes(operation, out, is_inexact=True)
     is_reverse = call.is_wide(outputs) if mode == "auto" else mode == "reverse"
     with recording(call.is_recorded(outputs)):
-        rows = call.jacobian(outputs, is_reverse)
+        jacobians = imported("numba_grad.frontend.derivatives.jacobians")
+        rows = jacobians.jacobian(call, outputs, is_reverse)
     blocks, aux = call.results_and_aux([block for row in rows for block in row], aux)
     width = len(call.variables)
     leaves = [
