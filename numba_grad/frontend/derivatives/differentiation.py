@@ -370,16 +370,16 @@ class Differentiation:
                 if looks and is_long(history, is_compiled=is_tracing()):
                     written_parts = imported("numba_grad.transforms.written_parts")
                     parts = written_parts.parts_written_in(history, roots, current.trace)
-                    if parts and self._has_rerolled(self._pending(outputs, ends), outputs, ends):
-                        return self._own_history(outputs)
+                    if parts:
+                        if self._has_rerolled(self._pending(outputs, ends), outputs, ends):
+                            return self._own_history(outputs)
+                        history = self._walked_again(roots, ends)
                 rows_as_values = imported("numba_grad.transforms.rows_as_values")
                 history = rows_as_values.with_rows_as_values(history, roots)
-            if (
-                looks
-                and is_long(history, is_compiled=is_tracing())
-                and self._has_rerolled(self._pending(outputs, ends), outputs, ends)
-            ):
-                return self._own_history(outputs)
+            if looks and is_long(history, is_compiled=is_tracing()):
+                if self._has_rerolled(self._pending(outputs, ends), outputs, ends):
+                    return self._own_history(outputs)
+                history = self._walked_again(roots, ends)
             # To look at indices takes time, so where a function is compiled.
             if is_tracing() and OPS["scatter_set"] in map(_op, history):
                 written_parts = imported("numba_grad.transforms.written_parts")
@@ -401,6 +401,12 @@ class Differentiation:
     def _rerolls(self) -> bool:
         """Whether steps that the function has recorded one by one may become a loop."""
         return self.last_token is None and not anomaly.is_enabled()
+
+    def _walked_again(self, roots: Collection[Node], ends: Collection[Node]) -> list[Node]:
+        """The history after a look for loops that has found none. What was looked at reads the
+        first of what is repeated now: maybe what a user's rule has computed, which was no history
+        before."""
+        return history_of(roots, ends, since=self.first_serial).nodes
 
     def _computed(self, outputs: Sequence[Node]) -> list[Node]:
         """`outputs`, and what else the function returns: that is of the same steps, mostly, which
