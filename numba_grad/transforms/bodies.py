@@ -1,5 +1,6 @@
 """Graphs of loops and branches: what their arguments are, derivatives, batched forms."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -204,13 +205,30 @@ class _BackwardArguments(NamedTuple):
 
 def _added(total: Node, g: Node) -> Node:
     """A sum with a step's contribution; products of matrices, which BLAS adds, one by one."""
-    if g.op.name == "add" and all(x.type is g.type for x in g.inputs):
-        parts = [_product(x) for x in g.inputs]
+    reads = _reads_of_sums(g)
+    pending = [g]
+    while pending:
+        g = _product(pending.pop())
+        parts = [_product(x) for x in g.inputs] if reads[g] == 1 else []
         if any(x.op.name in ("add", "matmul") for x in parts):
-            for x in parts:
-                total = _added(total, x)
-            return total
-    return add_cotangents(total, _product(g))
+            pending += reversed(parts)
+        else:
+            total = add_cotangents(total, g)
+    return total
+
+
+def _reads_of_sums(g: Node) -> Counter[Node]:
+    """The sums that `g` is made of, and how often each is read by others: what is read twice, as by
+    the derivative of `x = x + x`, has twice as many parts for each such step if taken apart."""
+    reads: Counter[Node] = Counter()
+    pending = [g]
+    while pending:
+        g = pending.pop()
+        if g.op.name == "add" and all(x.type is g.type for x in g.inputs):
+            reads[g] += 1
+            if reads[g] == 1:
+                pending += g.inputs
+    return reads
 
 
 def _product(node: Node) -> Node:

@@ -227,3 +227,20 @@ def test_what_is_moved_again_and_again_is_stored_now_and_then(short_segments, f)
     with configure(engine="reference"):
         expected = ng.grad(f)(x)
     np.testing.assert_allclose(gradient, expected, rtol=1e-12)
+
+
+def test_a_part_of_what_has_two_names_is_read_of_the_one_that_is_kept():
+    def step(k, state):
+        x, z = state
+        renamed = ng.stop_gradient(np.sin(x))
+        z = ng.cond(np.sum(z) > 0, lambda t: np.cos(t) * np.sum(t), lambda t: np.sin(t), z)
+        return renamed, z + renamed[:5] * 0.1
+
+    def loop(x, z):
+        return ng.fori_loop(0, 3, step, (x, z))
+
+    x, z = np.linspace(0.1, 1.0, 40), np.linspace(0.0, 1.0, 5)
+    with configure(engine="reference"):
+        expected = loop(x, z)
+    for found, wanted in zip(ng.jit(loop)(x, z), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)

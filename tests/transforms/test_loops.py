@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.graph.node import OPS, argument
+from numba_grad.transforms import bodies
 
 _RANDOM = np.random.default_rng(0)
 WEIGHTS = 0.2 * _RANDOM.normal(size=(20, 20))  # what is carried is too large for registers
@@ -76,3 +78,33 @@ def test_products_of_a_step_are_added_to_a_sum_one_by_one_also_transposed_ones()
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
     added = [k for k in own.lower(WEIGHTS, ROWS, states).kernels if "matmul_add" in str(k)]
     assert sum(k.count for k in added) >= 2
+
+
+def test_a_contribution_that_is_a_sum_of_equal_sums_is_walked_once(monkeypatch):
+    def loss(c):
+        def step(state, row):
+            x = c + state
+            for _ in range(40):
+                x = x + x
+            return state + np.sum(x * row), None
+
+        return ng.scan(step, 0.0, np.full(3, 0.5**40))[0]
+
+    added, add_cotangents = [], bodies.add_cotangents
+    monkeypatch.setattr(bodies, "add_cotangents", lambda *x: added.append(x) or add_cotangents(*x))
+    # A step adds c[0] + c[1] + 2 * state.
+    np.testing.assert_allclose(ng.grad(loss)(np.array([0.3, 0.4])), [13.0, 13.0], rtol=1e-12)
+    assert len(added) < 40
+
+
+def test_a_contribution_may_be_a_sum_of_more_parts_than_calls_can_nest():
+    """As that of 2,000 times `x = np.sin(x) + x` in a step, which takes a while to compile."""
+    total, g = (argument(ng.tensor([0.3, 0.4])._node.type) for _ in range(2))
+    parts = [OPS["sin"](g) for _ in range(2000)]
+    for x in parts:
+        g = OPS["add"](g, x)
+    added = bodies._added(total, g)
+    for x in reversed(parts[1:]):
+        assert added.op.name == "add"
+        assert added.inputs[1] is x
+        added = added.inputs[0]

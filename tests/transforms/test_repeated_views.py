@@ -320,3 +320,37 @@ def test_users_of_what_is_merged_come_after_it(transformed):
     found = transformed(ng.grad(two_states, argnums=(0, 1)))(a, b)
     for x, expected in zip(found, gradients_one_by_one(a, b), strict=True):
         np.testing.assert_allclose(np.asarray(x), expected, rtol=1e-12, atol=1e-14)
+
+
+def _by_rule(forward):
+    """`y * sin(y)`, by a rule of one's own: what the function computes is no history then."""
+    if forward:
+        f = ng.custom_jvp(lambda y: y * np.sin(y))
+        f.defjvp(lambda p, t: (f(*p), t[0] * (np.sin(p[0]) + p[0] * np.cos(p[0]))))
+    else:
+        f = ng.custom_vjp(lambda y: y * np.sin(y))
+        f.defvjp(lambda y: (f(y), y), lambda y, g: (g * (np.sin(y) + y * np.cos(y)),))
+    return f
+
+
+@pytest.mark.parametrize("forward", [False, True])
+@pytest.mark.parametrize("third", ["grad", "jvp"])
+def test_third_derivatives_by_rules_whose_function_computes_the_same_as_they_do(forward, third):
+    def along(f):
+        return lambda *given: sum(np.sum(np.sin(x)) for x in ng.grad(f, argnums=(0, 1, 2))(*given))
+
+    def derivative(f):
+        def loss(x, y, s):
+            return np.sum(np.sin((x * f(y) - x) * s * s))
+
+        second = ng.grad(along(loss), argnums=(0, 1, 2))
+        if third == "grad":
+            return ng.grad(lambda *x: sum(np.sum(g) for g in second(*x)), argnums=(0, 1, 2))
+        return lambda *given: ng.jvp(second, given, given)[1]
+
+    given = np.linspace(0.1, 1.0, 300), np.linspace(1.0, 2.0, 300), np.array(0.7)
+    with ng.configure(engine="reference"):
+        expected = derivative(lambda y: y * np.sin(y))(*given)
+        found = ng.jit(derivative(_by_rule(forward)))(*given)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9)

@@ -170,12 +170,15 @@ class _Segmentation:
         needed_number = numbers[np.searchsorted(pairs, needed_segment * self.count + needed)]
         base = self.sources.view_base[outside_position]
         is_view = base >= 0
-        arrays = np.where(is_view, base, outside_position).tolist()
+        arrays = np.where(is_view, base, outside_position)
+        last_use = self.last_use()
+        is_late = (self.segment_of[arrays] >= 0) & (last_use[arrays] < outside_segment)
+        self.refuse(arrays[is_late], "is read after its last use")
         firsts = np.where(is_view, self.sources.view_start[outside_position], 0).tolist()
         signatures = self.graph.signatures[own_position]
         overwrites = np.zeros(len(self.bounds), bool)
         overwrites[own_segment[self.graph.facts("overwrites", own_position)]] = True
-        needed_until = self.last_use()[needed]
+        needed_until = last_use[needed]
         degrees = self.sources.degrees[own_position].astype(np.int32)
         ends = np.concatenate([[0], np.cumsum(degrees)])[own_bounds].tolist()
         own_ends, outside_ends = own_bounds.tolist(), outside_bounds.tolist()
@@ -187,7 +190,7 @@ class _Segmentation:
                 SegmentGraph(
                     s,
                     outside_position[around],
-                    arrays[around],
+                    arrays[around].tolist(),
                     firsts[around],
                     own_position[inside],
                     signatures[inside],

@@ -118,7 +118,9 @@ class OwnHistory:
         )
 
     def _has_rerolled(self, walk: History | None = None) -> bool:
-        """Make a loop of steps that the function has recorded one by one, if there are such."""
+        """Make a loop of steps that the function has recorded one by one, if there are such; else
+        `nodes` are walked again, if they were before this `walk`."""
+        is_walked = walk is None
         walk = self._pending() if walk is None else walk
         order = [x for x in walk.nodes if x.serial >= self._since]
         fixed = {*self._outputs, *self._ends}
@@ -126,6 +128,10 @@ class OwnHistory:
         found = loop_in(order, fixed, known_body, current.trace, is_compiled=is_tracing())
         if found is not None:
             found.rewire(order, self._outputs)
+        elif is_walked:
+            # What was looked at reads the first of what is repeated now: maybe what a user's rule
+            # has computed, which was no history before.
+            self.nodes = history_of(self.roots, self._ends, since=self._since).nodes
         return found is not None
 
 
