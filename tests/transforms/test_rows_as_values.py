@@ -316,7 +316,7 @@ def test_rows_after_a_loop_with_several_results_are_values_as_well():
 
 
 def test_what_a_look_computed_was_assigned_by_nothing_that_is_left():
-    """The first state, which nothing has a gradient by, is an array once a look has asked for it."""
+    """The first state, which nothing has a gradient by, is known once a look has asked for it."""
 
     def f(x):
         y = ng.zeros(20)
