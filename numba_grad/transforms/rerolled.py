@@ -37,9 +37,17 @@ class Rerolled:
         return copies
 
     def rewire(self, order: Sequence[Node], roots: Sequence[Node]) -> None:
-        """As `rewired`, but the nodes themselves: only where nobody else walks their graph."""
+        """As `rewired`, but the nodes themselves: only where nobody else walks their graph.
+
+        What reads results of the loop that depend on no variable has no gradient any more.
+        """
+        constant: set[Node] = set()
         for node in self._outside(order, roots):
-            node.inputs = self.inputs(node)
+            before, node.inputs = node.inputs, self.inputs(node)
+            is_another = node.inputs != before or not constant.isdisjoint(node.inputs)
+            if is_another and not any(x.requires_grad for x in node.inputs):
+                node.requires_grad = False
+                constant.add(node)
 
     def _outside(self, order: Sequence[Node], roots: Sequence[Node]) -> list[Node]:
         """What `roots` depend on, and is in no step."""

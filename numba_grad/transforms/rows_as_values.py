@@ -98,7 +98,7 @@ def _axes_of_rows(order: Sequence[Node]) -> dict[Node, int]:
 def _writes_part_or_again(node: Node) -> bool:
     """Whether it is to some of a row, or to what the assignment before was to: `y[k] += b * x`."""
     x, v = node.inputs
-    if x.op is _UPDATE and x.inputs[1].type is v.type and x.params == node.params:
+    if x.op is _UPDATE and x.inputs and x.inputs[1].type is v.type and x.params == node.params:
         return True
     pairs = list(zip(v.shape, x.shape, strict=True))
     has_one_index = any(size == 1 < whole for size, whole in pairs)

@@ -135,14 +135,14 @@ def _added(node: Node, read_at_calls: "ReadAtCalls | None") -> _Addition | None:
     """Of `x[part] = x[part] + v`."""
     array, new, *indices = node.inputs
     inside = [new]
-    while new.op.name == "reshape":
+    while new.op.name == "reshape" and new.inputs:
         [new] = new.inputs
         inside.append(new)
     if new.op.name not in ("add", "subtract"):
         return None
     reads = OPS["gather"] if indices else _SLICE
     for part in new.inputs:
-        if part.op is reads and part.inputs[0] is array and adds(new, part):
+        if part.op is reads and part.inputs[:1] == (array,) and adds(new, part):
             region = {} if indices else {**node.params, "sizes": node.inputs[1].shape}
             is_same = all(part.params[key] == value for key, value in region.items())
             if is_same and _are_equal(part.inputs[1:], indices, read_at_calls):
@@ -188,7 +188,7 @@ def _are_equal(
 def _known(x: Node, read_at_calls: "ReadAtCalls | None") -> np.ndarray | None:
     """The elements of an index array, if they are the same in all runs."""
     shape = x.shape
-    if x.op.name == "broadcast_to":
+    if x.op.name == "broadcast_to" and x.inputs:
         [x] = x.inputs
     if x.op is not LEAF or x.value is None or x.type.device != CPU:
         return None
@@ -327,9 +327,9 @@ def _sum_or_choice(
         term = broadcast_to(added.term, value.shape)
         term = _NEGATIVE(term) if added.node.op.name == "subtract" else term
         return OPS["scatter_add"](array, term, *indices, checked=False)
-    if value.op.name == "broadcast_to":
+    if value.op.name == "broadcast_to" and value.inputs:
         [value] = value.inputs
-    if value.op is OPS["gather"] and value.inputs[0].type is array.type:
+    if value.op is OPS["gather"] and value.inputs and value.inputs[0].type is array.type:
         if not _are_equal(value.inputs[1:], indices, read_at_calls):
             return None
         chosen = value.inputs[0]

@@ -531,3 +531,20 @@ def test_a_backward_pass_calls_no_function_for_each_step():
 
     with configure(engine="native"):
         assert abs(entered(1200) - entered(400)) < 800
+
+
+def test_what_depends_on_no_argument_after_all_has_no_history():
+    """Each row that had a gradient is written again before it is read."""
+
+    def f(p):
+        y, w = ng.zeros(130), ng.zeros((130, 2))
+        y[0] = p[0]
+        for k in range(1, 130):
+            y[k] = np.sin(0.3 * k)
+            w[k, 0] += 0.3 * y[k]
+        return np.sum(w * w)
+
+    value, gradient = ng.value_and_grad(f)(np.array([1.0, 2.0]))
+    assert not value.requires_grad
+    np.testing.assert_array_equal(gradient.numpy(), [0.0, 0.0])
+    assert float(value) == pytest.approx(0.09 * np.sum(np.sin(0.3 * np.arange(1, 130)) ** 2))

@@ -313,3 +313,18 @@ def test_rows_after_a_loop_with_several_results_are_values_as_well():
 
     lowered = ng.jit(ng.value_and_grad(f)).lower(P)
     assert len(lowered.kernels) < 30  # 42 of assignments to the array
+
+
+def test_what_a_look_computed_was_assigned_by_nothing_that_is_left():
+    """The first state, which nothing has a gradient by, is known once a look has asked for it."""
+
+    def f(x):
+        y = ng.zeros(20)
+        y[0] = 1.0
+        for k in range(1, 20):
+            y[k] = y[k - 1] * x if y[k - 1] > 2.0 else y[k - 1] + x
+            y[k] = y[k] - 0.1 * x * y[k - 1]
+        return np.sum(y)
+
+    assert float(ng.grad(f)(1.3)) == pytest.approx(float(ng.jvp(f, (1.3,), (1.0,))[1]), rel=1e-12)
+    assert float(ng.grad(f)(1.3)) == pytest.approx(2516.5595, rel=1e-7)

@@ -383,3 +383,24 @@ def test_index_arrays_and_masks_that_change_between_calls():
         for x, y in zip(gradients, others, strict=True):
             numpy.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-12)
         places[0], mask[:3], nodes[4] = places[1], ~mask[:3], nodes[4, 0]
+
+
+def test_what_looks_have_computed_is_added_to_by_nothing():
+    """Each step takes a constant, which a look has computed: what it was made of is gone."""
+    bounds = np.stack([np.full(100, 1.5), np.full(100, 9.0)], axis=1)
+
+    def f(p):
+        y = np.zeros(100)
+        for k in range(100):
+            y[k] = p[0]
+            y[k] += p[1] * (y[k - 1] if k else 1.0)
+            if y[k] < bounds[k, 0]:
+                y[k] = bounds[k, 0]
+        return np.sum(y**2)
+
+    value, gradient = ng.value_and_grad(f)(numpy.zeros(2))
+    assert float(value) == 225.0
+    numpy.testing.assert_array_equal(gradient, [0.0, 0.0])
+    value, gradient = ng.value_and_grad(f)(numpy.array([1.0, 0.5]))
+    expected = [float(ng.jvp(f, (numpy.array([1.0, 0.5]),), (v,))[1]) for v in numpy.eye(2)]
+    numpy.testing.assert_allclose(gradient, expected, rtol=1e-12)
