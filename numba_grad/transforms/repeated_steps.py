@@ -647,7 +647,7 @@ def is_fit(node: Node, largest: int) -> bool:
 def _is_cheap(branch: Node) -> bool:
     branches: tuple[CallTarget, ...] = branch.params["branches"]
     numbers = range(len(branches[0].outputs))
-    return branches[0].derived(("is cheap", branches), lambda: are_cheap(branches, numbers))
+    return are_cheap(branches, numbers)
 
 
 def _name_of(params: dict[str, Any]) -> str:
