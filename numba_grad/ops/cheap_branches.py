@@ -5,8 +5,8 @@ by one.
 """
 
 import math
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import Any, Protocol
 
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import TupleType
@@ -23,6 +23,7 @@ _PURE = ("elementwise", "movement", "reduction")
 class _Graph(Protocol):
     @property
     def outputs(self) -> Sequence[Node]: ...
+    def derived(self, key: Hashable, make: Callable[[], Any]) -> Any: ...
 
 
 Branches = tuple[_Graph, ...]
@@ -46,6 +47,12 @@ def choices(outputs: Sequence[Node]) -> dict[Branches, set[int]]:
 def _operations(branches: Branches, numbers: Collection[int]) -> float:
     """What these results of all branches take together, in additions, with the branches inside;
     infinity, if something is not to be computed in vain."""
+    # Of each of the branches that an `elif` has after it, they are asked for.
+    key = "operations", branches, frozenset(numbers)
+    return branches[0].derived(key, lambda: _operations_of(branches, numbers))
+
+
+def _operations_of(branches: Branches, numbers: Collection[int]) -> float:
     operations = 0.0
     for target in branches:
         outputs = [target.outputs[k] for k in numbers]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from numba_grad.graph.node import Node, argument, recording
+from numba_grad.graph.node import OPS, Node, argument, recording
 from numba_grad.graph.walk import rebuilt
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.assigned_rows import row_axis
@@ -80,6 +80,12 @@ class BodyOfStep:
             return as_read_again(node, given, recorded.read_within.get(number))
         if (place, WHICH_ROW) in self.rows:
             return self._picked(place, given[0])
+        if number in recorded.powers:
+            base, exponent = given
+            if (place, 1) in self.rows:
+                with recording(node.requires_grad):
+                    return OPS["power"](base, exponent)
+            given = [base]  # the same in all steps
         # A step that says `y[0]` several times is differentiated as if it said so once.
         own = int(recorded.signatures[number]), int(recorded.row_starts[number])
         key = (*own, *map(id, given))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node, record, recording
+from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node, leaf, record, recording
 from numba_grad.graph.survey import NodeSurvey, survey_of
-from numba_grad.graph.types import CPU, TupleType
+from numba_grad.graph.types import CPU, TupleType, Type
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.cheap_branches import are_cheap
 from numba_grad.ops.control import item
@@ -51,6 +51,7 @@ _PERIODS = 12  # that are looked at
 _MOST_INSIDE = 8  # times that a step may say the same: more are a loop of its own
 _SHORT = 600  # operations of a step that is compiled as a whole, whatever it repeats
 _SLICE, _RESHAPE = OPS["slice"], OPS["reshape"]
+_SQUARE, _INTEGER_POWER = OPS["square"], OPS["integer_power"]
 _NUMBERS = (LEAF, NUMBERS)
 _POWERS = 3 ** np.arange(21)
 
@@ -119,6 +120,7 @@ class RecordedGraph:
         self.read_within: dict[int, RowPart] = {}  # those of them that read a part of what was
         self.read_earlier: set[int] = set()  # and of others, that the array has had before
         self.windows: set[int] = set()  # of several rows, whose inputs are these rows
+        self.powers: set[int] = set()  # whose second input is the exponent
         self.base_rows: dict[BaseRow, int] = {}  # those that no step has assigned, as numbers
         self.moved: Collection[Node] = ()  # what stands before others that were recorded earlier
         self.any_rows = False  # whether each step may read any row of an array
@@ -128,6 +130,7 @@ class RecordedGraph:
             self._take_few_rows_for_operations()
             self._read_assigned_rows()
         self._take_written_parts()
+        self._take_powers()
         # Whether a node changes an array that is no part of a loop.
         kinds = self.row_accesses
         self.are_written = (kinds == RowAccess.ASSIGNS) | (kinds == RowAccess.WRITES)
@@ -247,6 +250,11 @@ class RecordedGraph:
             self.signatures[number] = 2 * kinds.setdefault(key, kind + len(kinds))
             self.signatures[number] += node.requires_grad
             self.row_starts[number] = 0
+        self._read_instead(given)
+        self.windows.update(given)
+
+    def _read_instead(self, given: dict[int, list[int]]) -> None:
+        """Have nodes of one input read these."""
         times = np.ones(len(self.inputs), np.int64)
         places = list(given)
         times[self.first_inputs[places]] = self.arities[places] = [*map(len, given.values())]
@@ -257,7 +265,47 @@ class RecordedGraph:
         for number, numbers in given.items():
             first = self.first_inputs[number]
             self.inputs[first : first + len(numbers)] = numbers
-        self.windows.update(given)
+
+    def _take_powers(self) -> None:
+        """Take powers of one number, `beta**t` with Python's `t`, for the same operation of an
+        exponent that is a number of each step."""
+        exponents: dict[int, dict[int, int]] = {}  # by the number of the base and of the power
+        for number in self._numbers_of_powers():
+            base = int(self.inputs[self.first_inputs[number]])
+            exponent = self.nodes[number].params.get("exponent", 2)
+            exponents.setdefault(base, {})[number] = exponent
+        fewest = min(self.fewest_steps, self.fewest_of_many)
+        leaves: dict[tuple[Type, int], int] = {}
+        given: dict[int, list[int]] = {}
+        kinds: dict[Type, int] = {}
+        kind = int(self.signatures.max(initial=0)) // 2 + 1
+        for base, powers in exponents.items():
+            if len({*powers.values()}) < fewest:
+                continue
+            for number, exponent in powers.items():
+                type = self.nodes[number].type
+                if (type, exponent) not in leaves:
+                    self.others.append(leaf(np.array(exponent, type.dtype)))
+                    leaves[type, exponent] = -len(self.others)
+                given[number] = [base, leaves[type, exponent]]
+                own = self.signatures[number] % 2
+                self.signatures[number] = 2 * kinds.setdefault(type, kind + len(kinds)) + own
+        if given:
+            self._read_instead(given)
+            self.powers.update(given)
+
+    def _numbers_of_powers(self) -> list[int]:
+        # Of each signature one node says what it is.
+        numbers = np.arange(len(self.nodes))
+        example = np.full(self.signatures.max(initial=0) + 1, -1)
+        example[self.signatures[::-1]] = numbers[::-1]
+        example[0] = -1
+        found = np.zeros(len(example), bool)
+        for signature in np.flatnonzero(example >= 0).tolist():
+            x = self.nodes[example[signature]]
+            is_power = x.op is _SQUARE or x.op is _INTEGER_POWER
+            found[signature] = is_power and x.shape == () and x.dtype.kind == "f"
+        return np.flatnonzero(found[self.signatures]).tolist()
 
     def _number_of_row(self, x: int | BaseRow) -> int:
         if not isinstance(x, BaseRow):
@@ -647,7 +695,7 @@ def is_fit(node: Node, largest: int) -> bool:
 def _is_cheap(branch: Node) -> bool:
     branches: tuple[CallTarget, ...] = branch.params["branches"]
     numbers = range(len(branches[0].outputs))
-    return branches[0].derived(("is cheap", branches), lambda: are_cheap(branches, numbers))
+    return are_cheap(branches, numbers)
 
 
 def _name_of(params: dict[str, Any]) -> str:

@@ -7,6 +7,8 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.errors import TracingError
+from numba_grad.frontend.python_control_flow import branches
+from tests.counting import found_by
 
 
 def outcome(f, *args):
@@ -404,3 +406,36 @@ def test_steps_of_a_long_loop_that_may_raise_are_a_loop():
 def test_what_raises_in_any_case_has_no_kernels():
     with pytest.raises(TracingError, match="raises an exception in any case"):
         ng.jit(on_both_sides, control_flow=True).lower(1.0)
+
+
+def by_size(x):
+    a = b = c = d = 0
+    if x < 1:
+        a = x
+    elif x < 2:
+        b = 1.5
+    elif x < 3:
+        c = x * x
+    elif x < 4:
+        d = True
+    elif x < 5:
+        a, b = b, 2.5
+    elif x < 6:
+        c = np.array(1.0)
+    elif x < 7:
+        d = 2 * x
+    else:
+        raise ValueError("too large")
+    return a + 10 * b + 100 * c + 1000 * d + 0.5 * x
+
+
+def test_branches_inside_of_branches_are_traced_a_few_times_each(monkeypatch):
+    traced = found_by(monkeypatch, branches, "cond", lambda _: [1])
+    f = ng.jit(by_size, control_flow=True)
+    f.lower(0.5)
+    assert len(traced) < 100  # of 7: 3,279 where each is traced again whenever the one before is
+    for x in np.arange(0.5, 7):
+        assert f(x) == by_size(x)
+        assert ng.grad(f)(x) == ng.grad(by_size)(x)
+    with pytest.raises(ValueError, match="too large"):
+        f(7.5)

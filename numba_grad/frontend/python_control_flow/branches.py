@@ -29,7 +29,12 @@ from numba_grad.frontend.python_control_flow.kinds_in_common import (
     found_or_absent,
     leaves_as,
 )
-from numba_grad.frontend.python_control_flow.parts import TracedAgain, TracedParts, condition_node
+from numba_grad.frontend.python_control_flow.parts import (
+    TracedAgain,
+    TracedParts,
+    condition_node,
+    found_before,
+)
 from numba_grad.frontend.python_control_flow.sites import Site
 from numba_grad.frontend.python_control_flow.variables import (
     AssignedVariables,
@@ -154,7 +159,7 @@ class _Choice:
         self._titles = titles  # of the side of False, and that of True
         self._kinds: dict[str, list[Kind]] | None = None  # once both sides were traced
         self._sides: list[_Values | None] = []  # None: it raises an exception for certain
-        self._may_raise = False
+        self._found = found_before(site)
         self._or_none: set[str] = set()  # variables that are None after one of the sides
 
     def made(
@@ -173,14 +178,14 @@ class _Choice:
         while True:
             self._sides.clear()
             try:
-                with TracedParts(self._site):
+                with TracedParts(self._site), self._found.traced():
                     leaves = cond(decided, if_so, if_not)
             except TracedAgain:
                 continue
             break
         assert self._kinds is not None, "both sides were traced"
         nodes = iter([x._node for x in leaves])
-        if self._may_raise:
+        if self._found.may_raise:
             note_raised(next(nodes))
         results = {}
         for name, kinds in self._kinds.items():
@@ -196,22 +201,20 @@ class _Choice:
         if values is not None and absent:
             values, raised = values | absent, [literal(True, _BOOL)]
         self._sides.append(values)
-        if raised and not self._may_raise:
-            self._may_raise = True
+        if raised and not self._found.may_raise:
+            self._found.may_raise = True
             raise TracedAgain
+        first = {name: value.kinds for name, value in (self._sides[0] or {}).items()}
+        before = self._found.kinds
+        wanted = before[1] if before and are_same(first, before[0]) else first
         if len(self._sides) == 2:
-            kinds = self._common()
-            is_known = self._kinds is not None and are_same(kinds, self._kinds)
-            own = {name: value.kinds for name, value in (self._sides[0] or {}).items()}
-            if not is_known and not are_same(kinds, own):
-                self._kinds = kinds
+            self._kinds = self._common()
+            self._found.kinds = first, self._kinds
+            if not are_same(self._kinds, wanted):
                 raise TracedAgain
-            self._kinds = kinds
-        wanted = self._kinds
-        if wanted is None:
-            wanted = {name: value.kinds for name, value in (values or {}).items()}
+            wanted = self._kinds
         is_raised = any_of(raised or [literal(False, _BOOL)])
-        return [*[wrap(is_raised)] * self._may_raise] + [
+        return [*[wrap(is_raised)] * self._found.may_raise] + [
             x
             for name, kinds in wanted.items()
             for x in leaves_as(
@@ -232,7 +235,7 @@ class _Choice:
         }
         if or_none:
             self._or_none |= or_none
-            self._kinds, self._may_raise = None, True
+            self._found.may_raise = True
             raise TracedAgain
         found = {
             name: next(x for x in (first[name], second[name]) if x is not MISSING).kinds

@@ -1,6 +1,9 @@
 """Parts of loops and branches while they are traced: where they are, and what they test."""
 
+import contextlib
 import threading
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,6 +11,8 @@ import numpy as np
 from numba_grad.errors import ShapeError, TracingError
 from numba_grad.fresh_thread import carried
 from numba_grad.frontend.inputs.arrays import as_node
+from numba_grad.frontend.inputs.tracing import current
+from numba_grad.frontend.python_control_flow.flattened_values import Kind
 from numba_grad.frontend.python_control_flow.sites import Site
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import cast
@@ -17,6 +22,7 @@ _BOOL = np.dtype(np.bool_)
 
 class _Tracing(threading.local):
     site: Site | None = None  # the innermost loop or branch whose parts are traced
+    found: "Found | None" = None  # of the innermost branch
 
 
 _tracing = carried(_Tracing())
@@ -37,6 +43,41 @@ class TracedParts:
 
     def __exit__(self, *_: object) -> None:
         _tracing.site = self._around
+
+
+class Found:
+    """What tracing the sides of a branch has found out. If what is around it is traced once more,
+    it begins with that: else sides inside of n branches would be traced 2^n times."""
+
+    def __init__(self) -> None:
+        # Functions that are jitted themselves are traced once, whatever is traced again.
+        self.trace = current.trace
+        self.may_raise = False
+        # What its variables have room for, where the first side that is traced leaves those.
+        self.kinds: tuple[dict[str, list[Kind]], dict[str, list[Kind]]] | None = None
+        self._inside: dict[tuple[Site, int], Found] = {}
+        self._met: Counter[Site] = Counter()  # in this trace
+
+    @contextlib.contextmanager
+    def traced(self) -> Iterator[None]:
+        """While its sides are traced."""
+        self._met.clear()
+        around, _tracing.found = _tracing.found, self
+        try:
+            yield
+        finally:
+            _tracing.found = around
+
+    def of(self, site: Site) -> "Found":
+        """The same of the next branch at this place inside of it."""
+        self._met[site] += 1
+        return self._inside.setdefault((site, self._met[site]), Found())
+
+
+def found_before(site: Site) -> Found:
+    """What was found of the branch that is traced next, if it was traced before."""
+    around = _tracing.found
+    return Found() if around is None or around.trace is not current.trace else around.of(site)
 
 
 def innermost_site() -> Site | None:
