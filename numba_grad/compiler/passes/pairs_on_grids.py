@@ -269,10 +269,13 @@ class _OnGrid:
             return None
         before = self._done[array]
         others = tuple([k for k in range(len(self._sizes)) if k not in roles])
-        if node.op is _SCATTER_SET:
-            if others:
-                return None
-            return self._assigned(_with_first_axes(grid, roles), before, roles)
+        if node.op is _SCATTER_SET and others:
+            return None
+        if node.op is _SCATTER_SET or not (others or is_zero(before)):
+            new = _with_first_axes(grid, roles)
+            # Nothing is added to the others: -0.0 + 0.0 would be 0.0.
+            new = new if node.op is _SCATTER_SET else OPS["add"](before, new)
+            return self._assigned(new, before, roles)
         new = self._selected(grid, 0)
         if others:
             new = record(OPS["sum"], (new,), axes_params(others))
