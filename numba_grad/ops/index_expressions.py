@@ -70,6 +70,7 @@ class AdvancedIndex(NamedTuple):
     position: int  # how many axes of the result come before theirs
     checked: bool  # kernels have to test the indices, since some are not known yet
     named_axes: Shape  # the numbers of the same axes in x
+    is_list: bool = False  # whether the array is one list that the program's text has
 
 
 class IndexExpression(NamedTuple):
@@ -94,7 +95,11 @@ def normalize_index(index: Any, shape: Shape, value_of: ValueOf | None = None) -
     key = basic_key(entries)
     if key is not None:
         return basic_expression(key, shape)
-    return _normalize([_entry(entry, value_of) for entry in entries], shape)
+    found = _normalize([_entry(entry, value_of) for entry in entries], shape)
+    if found.advanced is not None and any(entry.__class__ is list for entry in entries):
+        is_list = len(found.advanced.arrays) == 1
+        return found._replace(advanced=found.advanced._replace(is_list=is_list))
+    return found
 
 
 def basic_key(entries: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -450,7 +455,8 @@ def take(x: Node, expression: IndexExpression) -> Node:
     known = [a for a in advanced.arrays if isinstance(a, np.ndarray)]
     if len(known) == len(advanced.arrays):
         part = x if _is_whole(x, basic) else _take_region(x, basic)
-        found = neighbours_on_axes(part, advanced.axes, known, advanced.shape)
+        axes, shape, is_list = advanced.axes, advanced.shape, advanced.is_list
+        found = neighbours_on_axes(part, axes, known, shape, is_list=is_list)
         if found is not None:
             return permuted(found, _order_of_position(advanced, len(found.shape)))
     indices = _index_nodes(advanced, x.type.device)
@@ -553,7 +559,8 @@ def _write(x: Node, expression: IndexExpression, v: Node, write_slice: Op, scatt
     indices_first = permuted(v, inverse_permutation(_result_order(expression)))
     written = None
     if len(advanced.arrays) == 1 and isinstance(advanced.arrays[0], np.ndarray):
-        written = written_to_neighbours(target, advanced.arrays[0], indices_first, write_slice)
+        index, is_list = advanced.arrays[0], advanced.is_list
+        written = written_to_neighbours(target, index, indices_first, write_slice, is_list=is_list)
     if written is None:
         indices = _index_nodes(advanced, x.type.device)
         written = scatter(target, indices_first, *indices, **_params(advanced))

@@ -23,14 +23,22 @@ MOST_REMEMBERED = 1 << 12
 
 
 def neighbours_on_axes(
-    x: Node, axes: Sequence[int], indices: Sequence[np.ndarray], shape: tuple[int, ...]
+    x: Node,
+    axes: Sequence[int],
+    indices: Sequence[np.ndarray],
+    shape: tuple[int, ...],
+    *,
+    is_list: bool = False,
 ) -> Node | None:
     """`x` at `indices`, which broadcast to `shape`, in place of `axes`; None if these are no
     neighbours.
 
     Of several arrays, as `numpy.ix_` and `numpy.meshgrid` give, each must vary along its own axis
-    of `shape`, and `axes` must be neighbours themselves. All indices are from 0 to n - 1.
+    of `shape`, and `axes` must be neighbours themselves. All indices are from 0 to n - 1. Of a list
+    that the program's text has, any that follow each other are neighbours.
     """
+    if is_list and len(indices) == 1 and _is_run(indices[0]):
+        return _part(x, axes[0], int(indices[0][0]), len(indices[0]))
     if len(indices) == 1:
         return _neighbours(x, axes[0], indices[0])
     if len(indices) != len(shape) or list(axes) != list(range(axes[0], axes[0] + len(axes))):
@@ -47,13 +55,18 @@ def neighbours_on_axes(
     return taken
 
 
-def written_to_neighbours(x: Node, index: np.ndarray, v: Node, write_slice: Op) -> Node | None:
+def written_to_neighbours(
+    x: Node, index: np.ndarray, v: Node, write_slice: Op, *, is_list: bool = False
+) -> Node | None:
     """`x` after `write_slice` of `v` at `index` of its first axis, one after the other; None if
     these are no neighbours. What is added may be added in any order: at the nodes of all elements
     of a mesh, one node after the other."""
     if index.ndim == 2 and write_slice is OPS["add_slice"]:
         return _added_to_columns(x, index, v, write_slice)
-    runs = _runs(index, x.shape[0]) if index.ndim == 1 else None
+    if is_list and _is_run(index):
+        runs: list[tuple[int, int]] | None = [(int(index[0]), len(index))]
+    else:
+        runs = _runs(index, x.shape[0]) if index.ndim == 1 else None
     first, rest = 0, len(x.shape) - 1
     for start, count in runs or ():
         part = v if count == len(index) else _part(v, 0, first, count)
@@ -97,6 +110,11 @@ def _neighbours(x: Node, axis: int, index: np.ndarray) -> Node | None:
         before = part.shape[: axis + among]
         parts.append(reshape(part, (*before, 1, *part.shape[axis + among :])))
     return _joined(parts, axis + among) if parts else None
+
+
+def _is_run(index: np.ndarray) -> bool:
+    """Whether these are one or more numbers that follow each other."""
+    return index.ndim == 1 and index.size > 0 and bool((np.diff(index) == 1).all())
 
 
 def _runs(index: np.ndarray, size: int) -> list[tuple[int, int]] | None:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 _VIEWS = frozenset([OPS["slice"], OPS["reshape"], OPS["transpose"], OPS["flip"]])
 # What gives the same for the same inputs, whoever computes it.
-_FAMILIES = frozenset(["elementwise", "movement", "reduction", "contraction", "library"])
+_FAMILIES = frozenset(
+    ["elementwise", "movement", "indexing", "reduction", "contraction", "library"]
+)
 _LOOKED_AT = 16  # elements
 
 

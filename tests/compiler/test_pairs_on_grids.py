@@ -289,6 +289,36 @@ def test_several_selections_and_assignments(taken):
     assert taken == [True]
 
 
+def test_half_of_an_array_that_steps_read_and_write(taken):
+    x = points(400)
+    half = np.random.default_rng(3).random(400) < 0.4
+
+    def f(x):
+        u, rate = x.copy(), np.sin(x)
+        for _ in range(15):
+            u[half] -= 0.1 * rate[half] * u[half] ** 2
+        return np.sum(u[half] ** 2)
+
+    check(ng.value_and_grad(f), x)
+    graph = str(ng.jit(ng.value_and_grad(f)).lower(x).graph)
+    assert graph.count("= gather(%") < 3 * 15  # those of `rate` are one
+    assert taken[0]
+
+
+def test_nothing_is_added_to_what_is_not_selected(taken):
+    x = np.where(np.arange(300) % 3 == 0, -0.0, points(300))
+    others = np.arange(300) % 3 > 0
+
+    def f(x):
+        u = np.abs(x) * -1.0
+        u[others] += x[others]
+        return u, np.sum(x[others])
+
+    got, _ = ng.jit(f)(x)
+    assert taken == [True]
+    assert np.signbit(got[~others]).all()
+
+
 @pytest.mark.parametrize(
     "select",
     [

@@ -40,22 +40,22 @@ def squares(x):
     return np.sum(d * d, axis=-1)
 
 
-def no_diagonal():
-    return 1 - np.eye(COUNT)
+def no_neighbours():
+    return 1 - np.eye(COUNT, k=1) - np.eye(COUNT, k=-1)
 
 
 OF_POINTS = [
     lambda x: np.sum(np.triu(1 / (1 + squares(x)), 1)),
     lambda x: np.sum(np.tril(np.exp(-squares(x)))),
     lambda x: np.sum(np.exp(-squares(x))[np.triu_indices(COUNT, 1)]),
-    lambda x: np.sum(np.exp(-squares(x)) * no_diagonal()),
+    lambda x: np.sum(np.exp(-squares(x)) * no_neighbours()),
     lambda x: np.sum(np.triu(x[:, None, 0] * x[None, :, 0] - squares(x))),
 ]
 OF_NUMBERS = [
     lambda x: np.sum(np.exp(-((x[:, None] - x) ** 2)) * x),
     lambda x: np.sum(np.tril(np.exp(-np.abs(x[:, None] - x)))),
     lambda x: -np.sum((x.reshape(1, -1) - x.reshape(-1, 1)) ** 2 * x[:, None]),
-    lambda x: np.sum(np.outer(x, x) * no_diagonal()),
+    lambda x: np.sum(np.outer(x, x) * no_neighbours()),
 ]
 
 
@@ -101,7 +101,7 @@ def test_second_derivatives():
         lambda x: np.sum(WEIGHTS * (x[:, None] - x) ** 2),  # columns of a matrix in memory
         lambda x: np.sum(np.tanh(2 * x[:, None] + 3 * x)),  # twice as many functions
         lambda x: np.sum(np.where(WEIGHTS > 0.5, np.cos(x[:, None] - x), 0.0)),
-        lambda x: np.sum(np.outer(x, x * x) * no_diagonal()),  # one sum is multiplied before
+        lambda x: np.sum(np.outer(x, x * x) * no_neighbours()),  # one sum is multiplied before
         lambda x: np.sum(np.exp(x[:, None] - np.append(x, x[:3]))),  # no square
     ],
 )

@@ -251,6 +251,39 @@ def test_products_of_points_that_are_added_to_another_product_are_calls():
     np.testing.assert_allclose(added(x, w, h, u), x @ w + h @ u)
 
 
+ELEMENTS = random.permuted(np.tile(np.arange(120), (4, 1)), axis=1).T
+STIFFNESS = random.normal(size=(4, 4))
+OF_ELEMENTS = [
+    lambda u: u[ELEMENTS] @ STIFFNESS,
+    lambda u: (STIFFNESS.T @ u[ELEMENTS.T]).T,
+    lambda u: np.einsum("ji,ej->ei", STIFFNESS, u[ELEMENTS]),
+]
+
+
+@pytest.mark.parametrize("multiplied", OF_ELEMENTS)
+def test_products_of_gathered_rows_are_no_calls(multiplied):
+    def f(u):
+        forces = np.zeros_like(u)
+        np.add.at(forces, ELEMENTS, multiplied(u))
+        return np.sum(np.sin(forces) * u)
+
+    u, both = random.normal(size=120), ng.value_and_grad(f)
+    compiled = ng.jit(both)
+    assert not calls_of_products(compiled, u)
+    for got, expected in zip(compiled(u), both(u), strict=True):
+        np.testing.assert_allclose(got, np.asarray(expected), rtol=1e-11, atol=1e-11)
+
+
+def test_rows_that_are_gathered_for_others_as_well_are_multiplied_by_calls():
+    u = random.normal(size=120)
+    f = ng.jit(lambda u, k: np.sum(np.sin(u[ELEMENTS] @ k) * np.cos(u[ELEMENTS])))
+    assert len(calls_of_products(f, u, STIFFNESS)) == 1
+    of_matrix = ng.jit(ng.grad(lambda k, u: np.sum(np.sin(u[ELEMENTS] @ k))))
+    assert sum(k.count for k in calls_of_products(of_matrix, STIFFNESS, u)) == 2
+    forces = np.sin(u[ELEMENTS] @ STIFFNESS)
+    np.testing.assert_allclose(f(u, STIFFNESS), np.sum(forces * np.cos(u[ELEMENTS])))
+
+
 def test_points_that_were_computed_before():
     """A transpose or a sum whose value is there is an input, which reads nothing."""
     x, turn = random.normal(size=(3, 200)), random.normal(size=(3, 3))

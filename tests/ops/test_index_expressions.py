@@ -334,6 +334,9 @@ NEIGHBOURS = {
     "windows": (slice(None), (COLUMNS[:, None] + [-1, 0, 1]) % 20),
     "many windows": (0, np.arange(9)[:, None] + np.arange(12)),
     "in a list": np.array([ROWS - 1, ROWS, (ROWS + 1) % 12]),
+    "one, in a list": (slice(None), [-1]),
+    "one, in a list, beside a number": (1, slice(None), [4]),
+    "two, in a list": [3, 4],
 }
 
 
@@ -373,6 +376,8 @@ OTHERS = {
     "in no order": np.random.default_rng(0).permutation(40),
     "on the diagonal": (np.arange(40), np.arange(40)),
     "few": np.array([1, 2, 0]),
+    "one": np.array([3]),
+    "in a list, not in order": [2, 1],
 }
 
 

@@ -382,9 +382,9 @@ def _gather(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
         value = yield (array, index[:rank])
         if array.dtype != INT64:
             value = values.apply("cast({x}, int64)", INT64, x=value)
-        n = x.shape[axis]
-        extent = values.index_value(constant_index(n, not is_loop(n)))
         if node.params.get("checked", True):
+            n = x.shape[axis]
+            extent = values.index_value(constant_index(n, not is_loop(n)))
             errors = values.special_word(Errors(), "errors")
             named = (node.params.get("named_axes") or range(len(index_arrays)))[axis]
             site = values.special_word(ErrorSite("index", node.op.name, named), "site")
@@ -395,11 +395,6 @@ def _gather(values: Values, node: Node, index: tuple[Index, ...]) -> Steps:
                 n=extent,
                 errors=errors,
                 site=site,
-            )
-        else:
-            zero = values.constant(0, INT64)
-            value = values.apply(
-                "select({i} < {zero}, {i} + {n}, {i})", INT64, i=value, n=extent, zero=zero
             )
         values.operations += 2
         where.append(variable(value))

@@ -7,6 +7,7 @@ own, and nothing is fused across it: Runge-Kutta steps of two numbers by `a @ x`
 they take with the sums written out, and a stencil by `np.convolve` 1.5 times.
 """
 
+import functools
 import math
 from collections.abc import Collection, Sequence
 
@@ -54,6 +55,7 @@ def with_sums_written_out(graph: FlatGraph) -> FlatGraph:
     additions = [k for k in computed if graph.nodes[k].op.name == "add"]
     for k in _added_to_products(graph, additions, {*chosen}.difference(found), found):
         del found[k]
+    found.update(_products_of_gathered(graph, chosen))
     found.update(_derivatives_of_points(graph, chosen, found))
     if is_cut_anyway:
         # A Kalman filter of two numbers took twice as long to its first gradient, and as long warm.
@@ -92,6 +94,38 @@ def _derivatives_of_points(
             given = [argument(graph.nodes[x].type) for x in graph.reads(k)]
             result[k] = given, _sum_of_products(*given)
     return result
+
+
+def _products_of_gathered(
+    graph: FlatGraph, chosen: Sequence[int]
+) -> dict[int, tuple[list[Node], Node]]:
+    """Products of rows that are gathered for them alone, as the nodes of finite elements are: they
+    gather what they multiply, which is stored for a library."""
+    found = {}
+    of_gathered: dict[int, list[int]] = {}
+    for k in chosen:
+        node, reads = graph.nodes[k], list(graph.reads(k))
+        gathered = [
+            x for x in map(functools.partial(_turned, graph), reads) if _is_gather(graph, x)
+        ]
+        if len(gathered) == 1 and len(node.shape) == 2 and node.dtype.char in "fd":
+            m, n = sorted(node.shape)
+            inner = graph.nodes[reads[0]].shape[-1]
+            if 1 < inner <= MOST_TERMS >= m > 1 and n >= FEWEST_OF_LOOP:
+                found[k] = [argument(graph.nodes[x].type) for x in reads]
+                of_gathered.setdefault(gathered[0], []).append(k)
+    if found:
+        for k in range(len(graph.nodes)):
+            for x in graph.reads(k):
+                below = _turned(graph, x)
+                if below in of_gathered and k not in found and _turned(graph, k) == k:
+                    for product in of_gathered.pop(below):
+                        del found[product]
+    return {k: (given, _sum_of_products(*given)) for k, given in found.items()}
+
+
+def _is_gather(graph: FlatGraph, k: int) -> bool:
+    return graph.nodes[k].op.name == "gather" and len(graph.reads(k)) > 0
 
 
 def _turned(graph: FlatGraph, k: int) -> int:

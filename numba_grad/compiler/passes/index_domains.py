@@ -12,7 +12,7 @@ from math import inf, prod
 import numpy as np
 
 from numba_grad.dtypes import INT64
-from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.graph.node import OPS, Node, Op, leaf
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import full, reshape
 from numba_grad.ops.matrices import is_diagonal, is_triangle
@@ -25,8 +25,9 @@ _MOST_MISSING = 4
 _MOST_OF_TRIANGLE = 400
 # To read an element by index arrays and to add what it gives takes as long as so many additions,
 _BY_INDEX, _BY_INDEX_OF_AXIS = 15, 10
-# and an element of the whole array, with what is read beside it at each call, so many.
-_OF_WHOLE = 12
+# and to begin with zeros, each time, or to read a mask, once, so many for an element of the array.
+_BESIDE = 1
+_FEWEST_SELECTED = 1 / 10  # of an array
 _MOST_SELECTIONS = 8  # each is a walk through the graph
 _ROW, _COLUMN = 0, 1
 
@@ -87,12 +88,14 @@ class SelectedElements(NamedTuple):
 
     sizes: tuple[int, ...]
     bits: bytes  # of the mask, packed
+    times: float  # that each element is read, and something added to it
 
     @property
     def most_additions(self) -> float:
         """For each element, beyond which to compute all of the array takes longer."""
         selected = len(self.numbers()) / prod(self.sizes)
-        saved = selected * (_BY_INDEX + _BY_INDEX_OF_AXIS * len(self.sizes)) - _OF_WHOLE
+        by_index = selected * (_BY_INDEX + _BY_INDEX_OF_AXIS * len(self.sizes)) + _BESIDE
+        saved = self.times * by_index - _BESIDE
         return saved / (1 - selected) if selected < 1 else inf
 
     def numbers(self) -> np.ndarray:
@@ -123,27 +126,29 @@ def domains_of(
     }
     pairs: dict[Domain, dict[Node, int]] = {}
     selections: dict[Domain, dict[Node, int]] = {}
-    asked: set[tuple[tuple[Node, ...], tuple[int, ...]]] = set()
+    readers: dict[tuple[tuple[Node, ...], tuple[int, ...]], set[tuple]] = {}
     for node in nodes if fit else ():
         indices = tuple(indices_of(node))
-        sizes = node.inputs[0].shape[: len(indices)] if indices else ()
-        if not indices or (indices, sizes) in asked or not all(index in fit for index in indices):
-            continue
-        asked.add((indices, sizes))
+        if indices and all(index in fit for index in indices):
+            sizes = node.inputs[0].shape[: len(indices)]
+            readers.setdefault((indices, sizes), set()).add((node.op, node.inputs))
+    for indices, sizes in readers:
         roles = [_role(fit[x], size) for x, size in zip(indices, sizes, strict=True)]
         for index, role in zip(indices, roles, strict=True):
             if role is not None:
                 pairs.setdefault(role[0], {})[index] = role[1]
         if None in roles and len(selections) < _MOST_SELECTIONS:
-            selection = _selection([fit[x] for x in indices], sizes)
+            # Each use of an index array may be a leaf of its own.
+            axes = {
+                x: axis
+                for x, value in fit.items()
+                for axis, index in enumerate(indices)
+                if np.array_equal(value, fit[index])
+            }
+            own = [y for key, y in readers.items() if key[1] == sizes and axes.keys() >= {*key[0]}]
+            selection = _selection([fit[x] for x in indices], sizes, _times(own))
             if selection is not None and selection not in selections:
-                # Each use of an index array may be a leaf of its own.
-                selections[selection] = {
-                    x: axis
-                    for x, value in fit.items()
-                    for axis, index in enumerate(indices)
-                    if np.array_equal(value, fit[index])
-                }
+                selections[selection] = axes
     whole = {x: own for x, own in pairs.items() if len({*own.values()}) == 2}
     return {**whole, **selections}
 
@@ -154,13 +159,26 @@ def indices_of(node: Node) -> Sequence[Node]:
     return node.inputs[2:] if node.op in (OPS["scatter_add"], OPS["scatter_set"]) else ()
 
 
-def _selection(indices: Sequence[np.ndarray], sizes: tuple[int, ...]) -> SelectedElements | None:
+def _times(readers: Sequence[Collection[tuple[Op, tuple[Node, ...]]]]) -> float:
+    """How often these operations read an element, or write one, both being half of it."""
+    sizes = [
+        prod(inputs[0].shape[len(inputs) - 1 :])
+        if op is OPS["gather"]
+        else prod(inputs[1].shape[1:])
+        for operations in readers
+        for op, inputs in operations
+    ]
+    return sum(sizes) / 2
+
+
+def _selection(
+    indices: Sequence[np.ndarray], sizes: tuple[int, ...], times: float
+) -> SelectedElements | None:
     """What index arrays select of an array, if that is much of it, each once and in order."""
     size, count = prod(sizes), len(indices[0])
     if size > MOST_PAIRS or any(len(x) != count for x in indices):
         return None
-    by_index = _BY_INDEX + _BY_INDEX_OF_AXIS * len(sizes)
-    if not _OF_WHOLE * size <= by_index * count <= by_index * size:
+    if not _FEWEST_SELECTED * size <= count <= size:
         return None
     if any(x.min() < 0 or x.max() >= n for x, n in zip(indices, sizes, strict=True)):
         return None
@@ -169,7 +187,8 @@ def _selection(indices: Sequence[np.ndarray], sizes: tuple[int, ...]) -> Selecte
         return None
     mask = np.zeros(size, np.bool_)
     mask[numbers] = True
-    return SelectedElements(sizes, np.packbits(mask).tobytes())
+    found = SelectedElements(sizes, np.packbits(mask).tobytes(), times)
+    return found if found.most_additions > 0 else None
 
 
 def _role(index: np.ndarray, size: int) -> tuple[PairDomain, int] | None:

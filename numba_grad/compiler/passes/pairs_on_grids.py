@@ -27,7 +27,7 @@ from numba_grad.compiler.passes.diagonals_of_products import is_zero
 from numba_grad.compiler.passes.index_domains import Domain, PairDomain, domains_of, indices_of
 from numba_grad.compiler.passes.mirrored_sums import Terms
 from numba_grad.graph.node import ARGUMENT, LEAF, OPS, Node, leaf, record, recording
-from numba_grad.graph.walk import rebuilt, substitute, toposort
+from numba_grad.graph.walk import in_order_of_recording, rebuilt, substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import axes_params, broadcast_to, full, reshape, zeros_like
 from numba_grad.ops.movement import region_params, slice_params
@@ -83,7 +83,8 @@ class _OnGrid:
 
     def outputs(self, outputs: Sequence[Node]) -> list[Node] | None:
         """None if something stays that index arrays are read for, or if it takes too long."""
-        order = toposort(outputs, stop=lambda x: x.value is not None)
+        # As recorded, which tells steps apart.
+        order = in_order_of_recording(toposort(outputs, stop=lambda x: x.value is not None))
         for node in order:
             new = self._sum_of_pairs(node)
             if new is None:
@@ -269,10 +270,13 @@ class _OnGrid:
             return None
         before = self._done[array]
         others = tuple([k for k in range(len(self._sizes)) if k not in roles])
-        if node.op is _SCATTER_SET:
-            if others:
-                return None
-            return self._assigned(_with_first_axes(grid, roles), before, roles)
+        if node.op is _SCATTER_SET and others:
+            return None
+        if node.op is _SCATTER_SET or not (others or is_zero(before)):
+            new = _with_first_axes(grid, roles)
+            # Nothing is added to the others: -0.0 + 0.0 would be 0.0.
+            new = new if node.op is _SCATTER_SET else OPS["add"](before, new)
+            return self._assigned(new, before, roles)
         new = self._selected(grid, 0)
         if others:
             new = record(OPS["sum"], (new,), axes_params(others))

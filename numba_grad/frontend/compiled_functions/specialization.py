@@ -246,6 +246,9 @@ class Specialization:
         if sizes and OPS["matmul"] in operations:
             diagonals = imported("numba_grad.compiler.passes.diagonals_of_products")
             found = diagonals.diagonals_of_products(found, constants)
+        if _has_large_sums(nodes) and any(map(_is_square, constants)):
+            written_out = imported("numba_grad.compiler.passes.written_out_diagonals")
+            found = written_out.written_out_diagonals(found, constants)
         if max(sizes, default=0) >= FEWEST_PAIRS:
             pairs = imported("numba_grad.compiler.passes.pairs_on_grids")
             found = pairs.pairs_on_grids(found, constants)
@@ -431,6 +434,10 @@ def _has_large_sums(nodes: Iterable[Node]) -> bool:
     # One that was computed while the function was traced has no inputs any more.
     sizes = [x.inputs[0].type.size for x in sums if x.inputs]
     return sum(size >= FEWEST_SUMMED for size in sizes) > 1
+
+
+def _is_square(x: Node) -> bool:
+    return len(x.shape) == 2 and x.shape[0] == x.shape[1]
 
 
 def _is_still(x: ClosedOver) -> bool:
