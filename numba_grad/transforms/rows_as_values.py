@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Container, Mapping, Sequence
 
 from numba_grad.graph.node import OPS, Node, next_serial, record, recording
-from numba_grad.graph.walk import copied, in_order_of_recording
+from numba_grad.graph.walk import copied, in_order_of_recording, is_nobodys
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import Shape, region_params, slice_params
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS
@@ -28,7 +28,7 @@ _OF_ROWS = (_UPDATE, _SLICE)
 def with_rows_as_values(order: Sequence[Node], roots: Container[Node]) -> list[Node]:
     """`order`, inputs before users, where rows that are written in parts are values of their own.
 
-    `roots` stay. As `without_repeated_views`, only for graphs that no other pass walks at the time:
+    `roots` stay. As `with_replaced`, only for graphs that no other pass walks at the time:
     users get other inputs.
     """
     if not _has_such_rows(order):
@@ -208,11 +208,8 @@ class _Rows:
         self.kept.append(node)
 
     def _is_private(self, node: Node) -> bool:
-        if node.autograd is not None or node.value is not None:
-            return False
-        if node in self._roots or node in self._versions:
-            return False
-        return node.handle is None or node.handle() is None
+        is_fixed = node in self._roots or node in self._versions
+        return not is_fixed and node.value is None and is_nobodys(node)
 
     def _now(self, x: Node) -> Node:
         """What stands for `x`."""
