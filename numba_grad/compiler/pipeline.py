@@ -25,7 +25,6 @@ from numba_grad.compiler.control_flow.program import control_program
 from numba_grad.compiler.control_flow.writer import NO_OVERWRITING, BodySteps, Opened, Overwriting
 from numba_grad.compiler.fusion.assemblies import with_assemblies
 from numba_grad.compiler.loop_nests.iteration_spaces import (
-    MOST_ELEMENTS,
     unroll_extent,
     unrolled_for,
 )
@@ -54,7 +53,7 @@ from numba_grad.compiler.words import Errors, KernelAddress, OwnWord, Pointer, S
 from numba_grad.errors import InternalError
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node, argument, record
-from numba_grad.graph.types import CPU, Type
+from numba_grad.graph.types import CPU, MOST_WRITTEN_OUT, Type
 from numba_grad.graph.walk import substitute, value_inputs
 from numba_grad.immutable import NamedTuple, immutable
 from numba_grad.locks import LocksByKey
@@ -203,7 +202,7 @@ class _Compiler:
         be computed in place is, but in another one."""
         given = set(self.graph.inputs)
         is_straight = all(
-            x.type.size <= MOST_ELEMENTS for k, x in enumerate(self.nodes) if k not in given
+            x.type.size <= MOST_WRITTEN_OUT for k, x in enumerate(self.nodes) if k not in given
         )
         segments = segment_graphs(self.graph, is_straight=is_straight)
         for number, result in overwriting.results.items():

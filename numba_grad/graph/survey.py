@@ -63,10 +63,4 @@ def surveyed(nodes: Sequence[Node], fixed: Collection[Node]) -> NodeSurvey:
 
 def are_free(nodes: Sequence[Node]) -> list[bool]:
     """Whether nobody knows a node but those that read it."""
-    return [
-        x.value is None
-        and x.autograd is None
-        and not x.released
-        and (x.handle is None or x.handle() is None)
-        for x in nodes
-    ]
+    return [x.value is None and not x.released and walk.is_nobodys(x) for x in nodes]

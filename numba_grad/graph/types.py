@@ -26,6 +26,9 @@ KNOWN = {dtype: dtype for dtype in DTYPES}
 
 
 CPU = "cpu"
+# Elements of an array that kernels hold in registers, written out as a whole, at most: a loop of 30
+# is as fast, and compiles ten times as fast. Larger ones are in memory, also from step to step.
+MOST_WRITTEN_OUT = 16
 MOST_BYTES = (1 << 62) - 1  # half of NumPy's bound, so that sums of two sizes are int64 as well
 
 

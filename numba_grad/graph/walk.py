@@ -171,6 +171,11 @@ def is_held(node: Node) -> bool:
     return node.handle is not None and node.handle() is not None
 
 
+def is_nobodys(node: Node) -> bool:
+    """Whether nobody holds a node, or has a hook on it."""
+    return node.autograd is None and (node.handle is None or node.handle() is None)
+
+
 def released(nodes: Sequence[Node]) -> list[Node]:
     """Mark as released those of `nodes` that require grad, have no value and save something for
     their derivative; returns those that require grad and have a value."""
@@ -198,6 +203,34 @@ def leading_to(order: Iterable[Node], targets: set[Node]) -> set[Node]:
                     leads.add(node)
                     break
     return leads
+
+
+def needed_for(
+    roots: Iterable[Node],
+    order: Sequence[Node],
+    inputs: Callable[[Node], Iterable[Node]] = attrgetter("inputs"),
+) -> list[Node]:
+    """Those of `order`, inputs before users, that `roots` depend on, and of these those that are
+    there; `inputs` says what a node reads, if that is to be something else."""
+    needed = set(roots)
+    found = []
+    for node in reversed(order):
+        if node in needed:
+            found.append(node)
+            needed.update(inputs(node))
+    return found[::-1]
+
+
+def recorded_since(serial: int, nodes: Iterable[Node]) -> set[Node]:
+    """Those of `nodes`, and of what they are made of, that have larger serial numbers."""
+    found: set[Node] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node.serial > serial and node not in found:
+            found.add(node)
+            stack += node.inputs
+    return found
 
 
 # What is traced: an argument stands for a value that is not there while a function is recorded, so

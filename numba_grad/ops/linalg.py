@@ -123,14 +123,15 @@ solve = structural(
 # rules of the derivative take the same one, and in a loop in which the matrix does not change there
 # is one before the loop. The derivative is that by `a`: to the factors none flows.
 
-# LAPACK factorizes from here on; smaller ones are eliminated together with their right sides.
-_FEWEST_ROWS = 17
+# Rows from which on LAPACK factorizes. Smaller matrices are eliminated by loops, together with
+# their right sides: LAPACK's kernels for several of these take twice the time, as they copy blocks.
+FEWEST_FACTORIZED = 17
 
 
 def solve_system(a: Node, b: Node) -> Node:
     """The x of a @ x = b, for columns b: what `solve` of NumPy records."""
     rows, columns = a.shape[-2:] if len(a.shape) > 1 else (0, 0)
-    if rows < _FEWEST_ROWS or rows != columns or {a.type.device, b.type.device} != {CPU}:
+    if rows < FEWEST_FACTORIZED or rows != columns or {a.type.device, b.type.device} != {CPU}:
         return solve(a, b)
     return solve_by_factors(a, OPS["lu"](OPS["detach"](a)), b, adjoint=False)
 

@@ -100,14 +100,20 @@ def row_access(node: Node) -> int:
 
 
 def row_axis(node: Node) -> int:
-    """Along which axis an assignment or a slice has one index: the first one, but where that is
-    shorter than any loop is, the longest."""
+    """Along which axis an assignment or a slice has one index."""
     shape = node.inputs[0].shape
     sizes = node.inputs[1].shape if node.op is UPDATE else node.params["sizes"]
-    if len(shape) < 2 or shape[0] == 1 or (sizes[0] == 1 and shape[0] >= FEWEST_STEPS):
+    if len(shape) < 2 or (sizes[0] == 1 and shape[0] >= FEWEST_STEPS):
         return 0
-    axes = [k for k, size in enumerate(sizes) if size == 1]
-    return max(axes, key=shape.__getitem__, default=0)
+    return axis_of_rows(shape, [k for k, size in enumerate(sizes) if size == 1 < shape[k]])
+
+
+def axis_of_rows(shape: Place, axes: Sequence[int]) -> int:
+    """Along which one of `axes`, those of several places that are gone through one by one, an array
+    has rows: the first axis, but where that is shorter than any loop is, the longest."""
+    if not axes or (axes[0] == 0 and shape[0] >= FEWEST_STEPS):
+        return 0
+    return max(axes, key=shape.__getitem__)
 
 
 def row_part(node: Node) -> RowPart:

@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from numba_grad.fresh_thread import imported
 from numba_grad.graph.node import OPS, Node, argument, record, recording
-from numba_grad.graph.types import CPU
+from numba_grad.graph.types import CPU, MOST_WRITTEN_OUT
 from numba_grad.graph.walk import substitute
 from numba_grad.immutable import NamedTuple
 from numba_grad.transforms.call import CallTarget, once_for_each_graph
 
 if TYPE_CHECKING:
     from numba_grad.transforms.sums_of_points import SumsOfPoints
-
-# Elements from which on an array is not in registers from step to step.
-_LARGE = 17
 
 
 class CarriedCotangents(NamedTuple):
@@ -130,7 +127,7 @@ def _negated(body: CallTarget, numbers: Sequence[int]) -> dict[int, int]:
     found: dict[int, int] = {}
     for k in numbers:
         node = body.outputs[k]
-        if node.op.name != "negative" or node.type.size < _LARGE:
+        if node.op.name != "negative" or node.type.size <= MOST_WRITTEN_OUT:
             continue
         former = number_of.get(node.inputs[0])
         if former is not None and former != k and former not in found:

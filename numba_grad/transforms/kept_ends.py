@@ -9,11 +9,11 @@ it. A concatenation has the derivatives of all its parts, each a small addition 
 
 from collections.abc import Collection, Sequence
 
-from numba_grad.graph.node import OPS, Node, next_serial, recording
-from numba_grad.graph.survey import are_free
+from numba_grad.graph.node import OPS, Node
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.movement import region_params
 from numba_grad.transforms.loop_sizes import LARGEST_VALUE
+from numba_grad.transforms.replaced_nodes import with_replaced
 
 _CONCATENATE, _RESHAPE, _SLICE = OPS["concatenate"], OPS["reshape"], OPS["slice"]
 _UPDATE, _IDENTITY = OPS["update_slice"], OPS["identity"]
@@ -41,41 +41,22 @@ class _Part(NamedTuple):
 
 
 def with_kept_ends(order: Sequence[Node], roots: Collection[Node]) -> list[Node]:
-    """`order`, inputs before users, where such concatenations are assignments.
-
-    `roots` stay. As `without_repeated_views`, only for graphs that no other pass walks at the time.
-    """
+    """`order`, inputs before users, where such concatenations are assignments, as `with_replaced`
+    says."""
     parts: dict[Node, _Part] = {}
-    instead: dict[Node, Node] = {}
-    kept: list[Node] = []
-    since = next_serial()
-    for node in order:
-        if not instead.keys().isdisjoint(node.inputs):
-            node.inputs = tuple([instead.get(x, x) for x in node.inputs])
-        part = None if node in roots or not all(are_free([node])) else _part(node, parts)
-        if part is not None:
-            parts[node] = part
-        is_whole = part is not None and part.sizes == part.array.shape
-        if part is None or part.new is None or not is_whole or node.type.size <= LARGEST_VALUE:
-            kept.append(node)
-            continue
-        with recording(node.requires_grad):
-            region = region_params(part.new_starts, (1,) * len(part.sizes))
-            made = _UPDATE(part.array, part.new, **region)
-        assert made.serial > since
-        made.serial = node.serial + 1  # recording leaves numbers for it
-        instead[node] = made
-        kept.append(made)
-    if not instead:
-        return kept
-    # Neither the slices and the inner concatenations that nobody else has read.
-    read = {*roots}
-    result = []
-    for node in reversed(kept):
-        if node in read or node not in parts:
-            read.update(node.inputs)
-            result.append(node)
-    return result[::-1]
+
+    def assignment(node: Node) -> Node | None:
+        part = _part(node, parts)
+        if part is None:
+            return None
+        parts[node] = part
+        is_whole = part.sizes == part.array.shape
+        if part.new is None or not is_whole or node.type.size <= LARGEST_VALUE:
+            return None
+        region = region_params(part.new_starts, (1,) * len(part.sizes))
+        return _UPDATE(part.array, part.new, **region)
+
+    return with_replaced(order, roots, assignment)
 
 
 def _part(node: Node, parts: dict[Node, _Part]) -> _Part | None:

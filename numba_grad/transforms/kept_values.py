@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from numba_grad.graph.node import Node
 from numba_grad.graph.order import is_communicated
-from numba_grad.graph.types import TupleType
+from numba_grad.graph.types import MOST_WRITTEN_OUT, TupleType
 from numba_grad.graph.walk import toposort
 
 # In additions, as `Op.cost`: storing an element of eight bytes and loading it in another kernel.
@@ -27,8 +27,6 @@ _NEAR = 1 / 32
 _SMALL = 1 << 17
 # What an operation costs at most that is done again rather than read from another place.
 _CHEAP = 4.0
-# Elements from which on an array is not in registers from step to step.
-_LARGE = 17
 # What is computed to memory in any case, as no loop of ours, so that it costs more than to load it.
 _COSTLY_FAMILIES = ("contraction", "library", "scan", "sort")
 # Whose derivative looks where their input equals them: if that is computed again, they are, too, as
@@ -172,12 +170,12 @@ class _Choice:
 
     def spares_an_array(self, node: Node, there: Collection[Node]) -> bool:
         """Whether a value that is in memory is read in place of another array."""
-        if node.type.size < _LARGE:
+        if node.type.size <= MOST_WRITTEN_OUT:
             return False
 
         def arrays_read(available: Collection[Node]) -> int:
             order = toposort(self.of_derivative, stop=lambda x: x in available)
-            return sum(x in available and x.type.size >= _LARGE for x in order)
+            return sum(x in available and x.type.size > MOST_WRITTEN_OUT for x in order)
 
         return arrays_read({*there, node}) <= arrays_read(there)
 

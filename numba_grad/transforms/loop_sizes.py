@@ -3,12 +3,11 @@
 # Of a loop in a compiled function: fewer are better written out,
 FEWEST_STEPS = 12
 # unless they have so many operations: the first, the last and those between have kernels of their
-# own if they are written out, forward and backward. But numbers and small arrays, of so many
-# elements, are computed by kernels that such steps share anyway; and of larger arrays, a loop
-# computes more values again than steps that are written out.
+# own if they are written out, forward and backward. But numbers and arrays that fit into registers
+# are computed by kernels that such steps share anyway; and of larger arrays, a loop computes more
+# values again than steps that are written out.
 MANY_OPERATIONS = 32
 FEWEST_OF_MANY_OPERATIONS = 3
-WRITTEN_OUT = 16
 LARGEST_OF_FEW_STEPS = 1 << 12
 # Where a step is a loop for the most part, so that written out it would be long.
 FEWEST_LONG_STEPS = 2

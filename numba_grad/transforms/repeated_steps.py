@@ -14,7 +14,7 @@ import numpy as np
 
 from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node, leaf, record, recording
 from numba_grad.graph.survey import NodeSurvey, survey_of
-from numba_grad.graph.types import CPU, TupleType, Type
+from numba_grad.graph.types import CPU, MOST_WRITTEN_OUT, TupleType, Type
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.cheap_branches import are_cheap
 from numba_grad.ops.control import item
@@ -37,7 +37,6 @@ from numba_grad.transforms.loop_sizes import (
     LARGEST_VALUE,
     LONG_STEP,
     MANY_OPERATIONS,
-    WRITTEN_OUT,
 )
 
 if TYPE_CHECKING:
@@ -491,7 +490,7 @@ class RecordedGraph:
             return True
         step = self.nodes[steps.first : steps.first + steps.period]
         sizes = [x.type.size for x in step if x.type.__class__ is not TupleType]
-        in_loops = sum(size > WRITTEN_OUT for size in sizes)
+        in_loops = sum(size > MOST_WRITTEN_OUT for size in sizes)
         if 2 * in_loops < len(step) or max(sizes) > LARGEST_OF_FEW_STEPS:
             return False
         return not self._period_inside(steps, periods)

@@ -6,11 +6,12 @@ in its derivative. Recording keeps them apart, since each may get hooks or be as
 gradient; where nobody holds them any more, one is as good as all.
 """
 
-from collections.abc import Container, Hashable, Sequence
+from collections.abc import Collection, Container, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from numba_grad.graph.node import LEAF, NO_PARAMS, OPS, Node, SharedParams
 from numba_grad.graph.types import CPU
+from numba_grad.graph.walk import is_nobodys, needed_for
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
@@ -41,12 +42,7 @@ def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> lis
         inputs = node.inputs
         if not replaced.isdisjoint(inputs):
             node.inputs = tuple([instead.get(x, x) for x in inputs])
-        if (
-            node.op in _VIEWS
-            and node.params.__class__ is SharedParams
-            and node.autograd is None
-            and (node.handle is None or node.handle() is None)
-        ):
+        if node.op in _VIEWS and node.params.__class__ is SharedParams and is_nobodys(node):
             earlier = first.setdefault((node.op, node.params, node.inputs[0]), node)
             if earlier is not node and node not in roots:
                 instead[node] = earlier
@@ -57,7 +53,7 @@ def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> lis
 
 def without_repetitions(
     order: Sequence[Node],
-    roots: Container[Node],
+    roots: Collection[Node],
     read_at_calls: "ReadAtCalls | None",
     smallest: int,
 ) -> list[Node]:
@@ -83,12 +79,12 @@ def without_repetitions(
                 earlier = same[x] = arrays.first_equal_to(x)
                 # As `dt * mask`, which NumPy makes anew in each step of a function that is traced.
                 is_large = read_at_calls is not None and x.type.size > smallest
-                if earlier is not x and is_large and _is_nobodys(x):
+                if earlier is not x and is_large and is_nobodys(x):
                     instead[x] = earlier
         inputs = node.inputs
         if not replaced.isdisjoint(inputs):
             inputs = node.inputs = tuple([instead.get(x, x) for x in inputs])
-        if node.op.family not in _FAMILIES or not _is_nobodys(node):
+        if node.op.family not in _FAMILIES or not is_nobodys(node):
             continue
         # With the type: params of 2 and 2.0 are equal.
         given = [same.get(x, x) for x in inputs]
@@ -100,16 +96,8 @@ def without_repetitions(
         size = node.type.size
         if node.op.family == "library" or smallest < size <= sum([x.type.size for x in inputs]):
             instead[node] = earlier
-    if not instead:
-        return list(order)
     # Neither what only the others have read.
-    read = {x for node in order if node not in instead for x in node.inputs}
-    return [x for x in order if x not in instead and (x in read or x in roots)]
-
-
-def _is_nobodys(node: Node) -> bool:
-    """Whether nobody holds a node, or has a hook on it."""
-    return node.autograd is None and (node.handle is None or node.handle() is None)
+    return needed_for(roots, order) if instead else list(order)
 
 
 def _params(node: Node) -> Hashable:

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 
 from numba_grad.graph.node import Node
-from numba_grad.graph.walk import copied
+from numba_grad.graph.walk import copied, needed_for
 
 
 class Rerolled:
@@ -51,11 +51,6 @@ class Rerolled:
 
     def _outside(self, order: Sequence[Node], roots: Sequence[Node]) -> list[Node]:
         """What `roots` depend on, and is in no step."""
-        needed = set(roots)
         inside = set(self.steps)
-        found = []
-        for node in itertools.filterfalse(inside.__contains__, reversed(order)):
-            if node in needed:
-                found.append(node)
-                needed.update(self.inputs(node))
-        return found[::-1]
+        after = list(itertools.filterfalse(inside.__contains__, order))
+        return needed_for(roots, after, self.inputs)

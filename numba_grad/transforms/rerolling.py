@@ -11,14 +11,14 @@ rerolled: with larger arrays, and more of them, what a loop costs is its arithme
 planned better step by step.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from numba_grad.graph.node import OPS, SERIALS_A_NODE, Node, leaf, record, recording
 from numba_grad.graph.survey import are_free
-from numba_grad.graph.walk import in_order_of_recording
+from numba_grad.graph.walk import in_order_of_recording, recorded_since
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
@@ -378,7 +378,7 @@ class _Loop(ResultsOfSteps):
         joined = [x for pieces in made.others.values() for x in pieces]
         nodes = self.recorded.nodes
         newest = max([x.serial for x in nodes])
-        own = made.recorded = _recorded_since(newest, [*results, *made.instead.values(), *joined])
+        own = made.recorded = recorded_since(newest, [*results, *made.instead.values(), *joined])
         within = set(nodes[self.steps.first : self.steps.end])
         later = nodes[self.steps.end :]
         # Steps may have what was recorded after them (`order_of_steps.py`).
@@ -426,15 +426,3 @@ class _Loop(ResultsOfSteps):
 
 def _is_loop(node: Node) -> bool:
     return node.op.name == "loop"
-
-
-def _recorded_since(serial: int, nodes: Iterable[Node]) -> set[Node]:
-    """Those of `nodes`, and of what they are made of, that have larger serial numbers."""
-    found: set[Node] = set()
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        if node.serial > serial and node not in found:
-            found.add(node)
-            stack += node.inputs
-    return found

@@ -15,10 +15,10 @@ import itertools
 from collections.abc import Container, Mapping, Sequence
 
 from numba_grad.graph.node import OPS, Node, next_serial, record, recording
-from numba_grad.graph.walk import copied, in_order_of_recording
+from numba_grad.graph.walk import copied, in_order_of_recording, is_nobodys
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import Shape, region_params, slice_params
-from numba_grad.transforms.loop_sizes import FEWEST_STEPS
+from numba_grad.transforms.assigned_rows import axis_of_rows
 
 _MOST_BETWEEN = 3  # numbers: two after a node, and one before the next
 _UPDATE, _SLICE, _RESHAPE = OPS["update_slice"], OPS["slice"], OPS["reshape"]
@@ -28,7 +28,7 @@ _OF_ROWS = (_UPDATE, _SLICE)
 def with_rows_as_values(order: Sequence[Node], roots: Container[Node]) -> list[Node]:
     """`order`, inputs before users, where rows that are written in parts are values of their own.
 
-    `roots` stay. As `without_repeated_views`, only for graphs that no other pass walks at the time:
+    `roots` stay. As `with_replaced`, only for graphs that no other pass walks at the time:
     users get other inputs.
     """
     if not _has_such_rows(order):
@@ -77,8 +77,7 @@ def _read_after_a_write(order: Sequence[Node]) -> set[Node]:
 
 def _axes_of_rows(order: Sequence[Node]) -> dict[Node, int]:
     """Along which axis each array that is written to has rows: one that all assignments since the
-    first have one index along; of several the first one, but where that is shorter than any loop
-    is, the longest."""
+    first have one index along."""
     first_of: dict[Node, Node] = {}  # the array before the first assignment
     found: dict[Node, list[int]] = {}
     for node in order:
@@ -87,11 +86,7 @@ def _axes_of_rows(order: Sequence[Node]) -> dict[Node, int]:
             first = first_of[node] = first_of.get(x, x)
             axes = found.get(first, range(len(x.shape)))
             found[first] = [k for k in axes if v.shape[k] == 1 and x.shape[k] > 1]
-    axis_of = {}
-    for first, axes in found.items():
-        shape = first.shape
-        is_first = not axes or (axes[0] == 0 and shape[0] >= FEWEST_STEPS)
-        axis_of[first] = 0 if is_first else max(axes, key=shape.__getitem__)
+    axis_of = {first: axis_of_rows(first.shape, axes) for first, axes in found.items()}
     return axis_of | {node: axis_of[first] for node, first in first_of.items()}
 
 
@@ -208,11 +203,8 @@ class _Rows:
         self.kept.append(node)
 
     def _is_private(self, node: Node) -> bool:
-        if node.autograd is not None or node.value is not None:
-            return False
-        if node in self._roots or node in self._versions:
-            return False
-        return node.handle is None or node.handle() is None
+        is_fixed = node in self._roots or node in self._versions
+        return not is_fixed and node.value is None and is_nobodys(node)
 
     def _now(self, x: Node) -> Node:
         """What stands for `x`."""

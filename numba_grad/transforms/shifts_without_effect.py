@@ -17,6 +17,7 @@ from math import prod
 
 from numba_grad.dtypes import is_floating
 from numba_grad.graph.node import OPS, Node
+from numba_grad.graph.walk import is_nobodys
 from numba_grad.immutable import immutable
 
 _SHIFTS = (OPS["max"], OPS["min"])
@@ -48,15 +49,14 @@ class _Unknown(Exception):
 def shifts_without_effect(history: Sequence[Node], roots: Collection[Node]) -> set[Node]:
     """The largest and smallest elements among `history`, inputs before users, that no root depends
     on: nothing flows to them."""
-    found = [k for k, node in enumerate(history) if node.op in _SHIFTS and _is_nobodys(node)]
+    found = [
+        k
+        for k, node in enumerate(history)
+        if node.op in _SHIFTS and is_nobodys(node) and is_floating(node.dtype)
+    ]
     if len(found) * len(history) > _MOST_LOOKS:
         return set()
     return {history[k] for k in found if _has_no_effect(history[k], history[k + 1 :], roots)}
-
-
-def _is_nobodys(node: Node) -> bool:
-    is_held = node.handle is not None and node.handle() is not None
-    return node.autograd is None and not is_held and is_floating(node.dtype)
 
 
 def _has_no_effect(shift: Node, after: Sequence[Node], roots: Collection[Node]) -> bool:

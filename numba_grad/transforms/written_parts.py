@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.graph.node import LEAF, OPS, Node, leaf, next_serial, recording
+from numba_grad.graph.node import LEAF, OPS, Node, leaf
 from numba_grad.graph.survey import are_free
 from numba_grad.graph.types import CPU
-from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import broadcast_to, reshape
 from numba_grad.ops.movement import region_params
 from numba_grad.transforms.assigned_rows import MOST_PARTS
 from numba_grad.transforms.independent_steps import adds
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE
+from numba_grad.transforms.replaced_nodes import with_replaced
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
@@ -284,33 +284,16 @@ def with_known_places(
     order: Sequence[Node], roots: Collection[Node], read_at_calls: "ReadAtCalls | None"
 ) -> list[Node]:
     """`order`, inputs before users, where assignments by index arrays that are known, and name
-    nothing twice, are sums (`x[i] += v`) or choices (`x[i] = y[i]`, `x[i] = 0`).
-
-    `roots` stay. As `without_repeated_views`, only for graphs that no other pass walks at the time.
-    """
-    kept: list[Node] = []
-    instead: dict[Node, Node] = {}
+    nothing twice, are sums (`x[i] += v`) or choices (`x[i] = y[i]`, `x[i] = 0`), as `with_replaced`
+    says."""
     masks: dict[bytes, Node] = {}
-    since = next_serial()
-    for node in order:
-        if not instead.keys().isdisjoint(node.inputs):
-            node.inputs = tuple([instead.get(x, x) for x in node.inputs])
-        new: Node | None = None
-        if node.op is _SCATTER and node not in roots and all(are_free([node, node.inputs[1]])):
-            with recording(node.requires_grad):
-                new = _sum_or_choice(node, masks, read_at_calls)
-        if new is None:
-            kept.append(node)
-            continue
-        instead[node] = new
-        made = {x for y in (new, *new.inputs) for x in (y, *y.inputs) if x.serial > since}
-        # Recording leaves more numbers than these are.
-        for number, x in enumerate(in_order_of_recording(made), 1):
-            x.serial = node.serial + number
-            if x.requires_grad:
-                kept.append(x)
-    read = {x for node in kept for x in node.inputs}.union(roots)
-    return [x for x in kept if x in read]
+
+    def sum_or_choice(node: Node) -> Node | None:
+        if node.op is not _SCATTER or not all(are_free([node.inputs[1]])):
+            return None
+        return _sum_or_choice(node, masks, read_at_calls)
+
+    return with_replaced(order, roots, sum_or_choice)
 
 
 def _sum_or_choice(

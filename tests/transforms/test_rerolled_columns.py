@@ -40,6 +40,14 @@ def elements_of_columns(p: Any, first: Any) -> Any:
     return np.mean(x[2] ** 2) + np.sum(x[:, -1])
 
 
+def elements_of_one_row(p: Any, first: Any) -> Any:
+    x = np.zeros((1, STEPS))
+    x[0, 0] = first[0]
+    for k in range(STEPS - 1):
+        x[0, k + 1] = x[0, k] + 0.05 * p[0] * np.sin(x[0, k] * p[1])
+    return np.sum(x**2)
+
+
 def elements_written_and_columns_read(p: Any, first: Any) -> Any:
     x = np.zeros((3, STEPS))
     x[:2, 0] = first
@@ -129,6 +137,7 @@ PROGRAMS: list[Program] = [
     columns,
     columns_and_columns_of_data,
     elements_of_columns,
+    elements_of_one_row,
     elements_written_and_columns_read,
     columns_written_and_elements_read,
     rows_written_and_elements_read,

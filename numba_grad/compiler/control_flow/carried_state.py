@@ -9,10 +9,8 @@ from numba_grad.compiler.control_flow.writer import Moving, Overwriting, Writer,
 from numba_grad.compiler.partition.flat_graph import ClosedGraph
 from numba_grad.compiler.segment_memory import Place
 from numba_grad.compiler.words import Pointer
-from numba_grad.graph.types import Type
+from numba_grad.graph.types import MOST_WRITTEN_OUT, Type
 
-# Elements from which on an array has memory of its own in a segment.
-_OF_THEIR_OWN = 17
 # Bytes of a page, and how far apart in pages buffers of a ring begin. A load waits for a store to
 # the same place in another page: 2 to 12 % of a loop over 64 x 64 numbers, whose buffers are whole
 # pages.
@@ -187,7 +185,7 @@ def overwriting_in(
         k: number
         for number, k in enumerate(outputs)
         if k < len(types)
-        and types[k].size >= _OF_THEIR_OWN
+        and types[k].size > MOST_WRITTEN_OUT
         and k not in entries
         and k not in followed
     }

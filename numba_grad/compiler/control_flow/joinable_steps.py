@@ -11,6 +11,7 @@ from typing import Any
 from numba_grad.compiler.partition.flat_graph import ClosedGraph, once_run
 from numba_grad.compiler.partition.roles import INLINE_FAMILIES
 from numba_grad.graph.node import Node
+from numba_grad.graph.types import MOST_WRITTEN_OUT
 from numba_grad.graph.walk import toposort
 from numba_grad.immutable import NamedTuple
 
@@ -30,7 +31,6 @@ _MOST_SHARED_BYTES = 1 << 18
 # streams from memory at once are slower than to load and store sums once more.
 _MOST_STREAMS = 2
 _MOST_BYTES_OF_STREAMS = 1 << 21
-_LARGE = 17  # elements
 # Elements of a state up to which it is in registers, mostly (`register_loops.py`).
 _SMALL_STATE = 64
 
@@ -153,7 +153,7 @@ def _sums(body: ClosedGraph, carried: int, sums: int) -> SumsOfSteps:
     if not all(_is_inline(x) for x in toposort(body.outputs)):
         return NO_SUMS
     numbers = range(carried - sums, carried)
-    large = [k for k in numbers if body.outputs[k].type.size >= _LARGE]
+    large = [k for k in numbers if body.outputs[k].type.size > MOST_WRITTEN_OUT]
     of_others = set(toposort([x for k, x in enumerate(body.outputs) if k not in large]))
     found: list[SumOfSteps] = []
     read: set[Node] = set()
@@ -176,7 +176,7 @@ def _is_inline(node: Node) -> bool:
 
 
 def _is_array(node: Node) -> bool:
-    return node.op.family == "leaf" and node.type.size >= _LARGE
+    return node.op.family == "leaf" and node.type.size > MOST_WRITTEN_OUT
 
 
 def _shares_much(shared: Sequence[Node]) -> bool:

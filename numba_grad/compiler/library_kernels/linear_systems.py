@@ -30,13 +30,11 @@ from numba_grad.compiler.library_kernels.small_matrices import (
     stored,
     substituted,
 )
+from numba_grad.ops.linalg import FEWEST_FACTORIZED
 from numba_grad.runtime.plan import ErrorSite
 
 __all__ = ["inv_call", "solve_by_factors_call", "solve_call"]
 
-# LAPACK's kernels for several right sides take twice the time of loops for so many rows: they copy
-# blocks first.
-_LARGEST_IN_LOOPS = 16
 # A copy of the matrix, and an identity, which becomes the inverse.
 _BESIDE_IDENTITY = """\
 start = matrix * n * n
@@ -66,7 +64,7 @@ start = matrix * {n * n}
 {stored("x", n, n, "out", "start")}
 """,
         )
-    if 0 < n <= _LARGEST_IN_LOOPS:
+    if 0 < n < FEWEST_FACTORIZED:
         return stack_call(
             count=count,
             products=2 * n**3,
@@ -126,7 +124,7 @@ start = matrix * {n * columns}
 {stored("x", n, columns, "out", "start")}
 """,
         )
-    if 0 < n <= _LARGEST_IN_LOOPS and columns:
+    if 0 < n < FEWEST_FACTORIZED and columns:
         return stack_call(
             count=math.prod(stack),
             products=n * n * (n + columns),

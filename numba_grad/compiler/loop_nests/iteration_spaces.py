@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from numba_grad.config import config
+from numba_grad.graph.types import MOST_WRITTEN_OUT
 from numba_grad.immutable import NamedTuple
 
 # Scalar copies of an expression that are written out in a loop over rows, at most: for short
@@ -21,9 +22,7 @@ FEWEST_COPIES = 4
 # Additions, or what costs as much to compute and to compile, times copies, that a segment may come
 # to: LLVM takes a second for a thousand.
 UNROLLED_OPERATIONS = 1024
-# Elements of an array that is written out as a whole, at most, and lines that this may add to a
-# segment. A loop of 30 elements is as fast, and compiles ten times as fast: 2 to 4 ms a line.
-MOST_ELEMENTS = 16
+# Lines that arrays that are written out as a whole may add to a segment: 2 to 4 ms a line.
 UNROLLED_LINES = 128
 # Of arrays that are small along all axes but have as many rows as a vector has elements, so many
 # components are written out, as of larger ones: forces between 10 bodies take 0.6 of the time.
@@ -44,7 +43,7 @@ class Unrolling(NamedTuple):
     is written out as a whole, at most."""
 
     copies: int = MOST_COPIES
-    elements: int = MOST_ELEMENTS
+    elements: int = MOST_WRITTEN_OUT
 
 
 class _Current(threading.local):
@@ -111,7 +110,7 @@ def unrolling_for(
 ) -> Unrolling:
     """As far as operations with results of these shapes, and costs, can afford. Of arrays in `one
     loop` over all elements no axis is unrolled."""
-    copies, elements = 1 if is_one_loop else MOST_COPIES, MOST_ELEMENTS
+    copies, elements = 1 if is_one_loop else MOST_COPIES, MOST_WRITTEN_OUT
     if _are_costly_vectors(operations, is_one_loop):
         elements = FEWEST_IN_VECTORS - 1
     sizes = [math.prod(shape) for shape, _ in operations if _is_small(shape)]
@@ -133,7 +132,7 @@ def _are_costly_vectors(
     cost = 0
     for shape, own_cost in operations:
         size = math.prod(shape)
-        if FEWEST_IN_VECTORS <= size <= MOST_ELEMENTS:
+        if FEWEST_IN_VECTORS <= size <= MOST_WRITTEN_OUT:
             if size != max(shape) and not is_one_loop:
                 return False
             cost += own_cost

@@ -6,8 +6,9 @@ form can be comes from putting bounds in place of indices, the innermost first. 
 least 0. What is found holds wherever the code runs.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import field
+from typing import Any
 
 from numba_grad.compiler.numba_functions.regions import (
     Define,
@@ -23,7 +24,7 @@ from numba_grad.compiler.numba_functions.regions import (
 )
 from numba_grad.immutable import immutable
 
-_Atom = Hashable
+_Atom = Any  # that has a hash: a name, a scalar, a product of names
 
 
 @immutable
@@ -41,6 +42,20 @@ class Form:
             self.constant + times * other.constant,
             {atom: count for atom, count in atoms.items() if count},
         )
+
+
+def combined(operation: str, forms: Sequence[Form]) -> Form | None:
+    """What an operation makes of integers; None if that is no linear form of the same atoms."""
+    if operation in ("add", "subtract"):
+        return forms[0].plus(forms[1], 1 if operation == "add" else -1)
+    if operation == "negative":
+        return Form(0).plus(forms[0], -1)
+    if operation in ("positive", "cast"):
+        return forms[0]
+    for x, y in (forms, forms[::-1]) if operation == "multiply" else ():
+        if not y.atoms:
+            return Form(0).plus(x, y.constant)
+    return None
 
 
 @immutable
@@ -142,20 +157,8 @@ class IndexRanges:
 
     def _define(self, s: Define) -> None:
         forms = [self.form(x) for x in s.arguments]
-        found: Form | None = None
-        if s.operation in ("add", "subtract") and None not in forms:
-            first, second = forms
-            assert first is not None and second is not None
-            found = first.plus(second, 1 if s.operation == "add" else -1)
-        elif s.operation == "negative" and forms[0] is not None:
-            found = Form(0).plus(forms[0], -1)
-        elif s.operation == "multiply" and None not in forms:
-            first, second = forms
-            assert first is not None and second is not None
-            if not second.atoms:
-                found = Form(0).plus(first, second.constant)
-            elif not first.atoms:
-                found = Form(0).plus(second, first.constant)
+        known = [form for form in forms if form is not None]
+        found = combined(s.operation, known) if forms and len(known) == len(forms) else None
         if found is not None:
             self._forms[s.target] = found
             return

@@ -9,11 +9,12 @@ Where an array is only added to, at several such places (`u[i - 1]`, `u[i]`, `u[
 an array of its own, and their sum is taken after the launch: so it has one order.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 from numba_grad.compiler.numba_functions.grid_kernels import GridKernel
+from numba_grad.compiler.numba_functions.index_ranges import Form, combined
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Define,
@@ -37,12 +38,10 @@ from numba_grad.immutable import immutable
 
 _MOST_PARTS = 8
 
+# Atoms of a polynomial are products of names, in order.
 _Monomial = tuple[str, ...]
-_Polynomial = dict[_Monomial, int]
 # What an index tells apart ("thread_x", ...), and what it adds to the number of that.
-_Key = tuple[frozenset[str], _Polynomial]
-# That a polynomial is at least a number.
-_Fact = tuple[_Polynomial, int]
+_Key = tuple[frozenset[str], Form]
 
 
 @immutable
@@ -61,10 +60,10 @@ class OwnElements:
         self._numbers = {m for m in kernel.inputs if not m.rank} - stored
         self._private = {s.memory for s in walk(kernel.body) if isinstance(s, Allocate)}
         self._definitions: dict[Scalar, Define] = {}
-        self._exact: dict[Scalar, _Polynomial] = {}
-        self._reduced: dict[Scalar, _Polynomial] = {}
-        self._least: dict[str, _Polynomial] = {}  # of indices of loops
-        self._facts: list[_Fact] = []  # that hold where the walk is
+        self._exact: dict[Scalar, Form] = {}
+        self._reduced: dict[Scalar, Form] = {}
+        self._least: dict[str, Form] = {}  # of indices of loops
+        self._facts: list[Form] = []  # at least 0 where the walk is
         self._accesses: dict[Memory, list[_Access]] = {}
         self._read(kernel.body)
 
@@ -111,7 +110,7 @@ class OwnElements:
                 self._read(region)
 
     @contextmanager
-    def _knowing(self, facts: list[_Fact]) -> Iterator[None]:
+    def _knowing(self, facts: list[Form]) -> Iterator[None]:
         count = len(self._facts)
         self._facts += facts
         yield
@@ -127,24 +126,24 @@ class OwnElements:
             return
         for forms in (self._exact, self._reduced):
             found = self._of(s, forms)
-            forms[target] = {(f"?{target.name}",): 1} if found is None else found
+            forms[target] = _named(f"?{target.name}") if found is None else found
 
-    def _of(self, s: Statement, forms: dict[Scalar, _Polynomial]) -> _Polynomial | None:
+    def _of(self, s: Statement, forms: dict[Scalar, Form]) -> Form | None:
         if isinstance(s, Size):
-            return {(f"length of {s.memory.name} {s.axis}",): 1}
+            return _named(f"length of {s.memory.name} {s.axis}")
         if isinstance(s, Load):
-            return {(f"number {s.memory.name}",): 1} if s.memory in self._numbers else None
+            return _named(f"number {s.memory.name}") if s.memory in self._numbers else None
         if not isinstance(s, Define):
             return None
         if not s.arguments:
-            return {(s.operation,): 1}
+            return _named(s.operation)
         if s.operation == "select" and self._is_wrapped(s):
             return _form(s.arguments[2], forms)
-        arguments = [_form(x, forms) for x in s.arguments]
-        combine = _COMBINED.get(s.operation)
-        if combine is None or None in arguments:
+        arguments = [form for x in s.arguments if (form := _form(x, forms)) is not None]
+        if len(arguments) < len(s.arguments):
             return None
-        return combine(*arguments)
+        is_product = s.operation == "multiply"
+        return _product(*arguments) if is_product else combined(s.operation, arguments)
 
     def _is_wrapped(self, s: Define) -> bool:
         """Whether it is an index of a view, which would count from the end if it were negative, and
@@ -160,7 +159,7 @@ class OwnElements:
         """Of a loop that goes on by as many as there are threads or blocks, the index is where it
         starts, but for multiples of these."""
         atom = f"?{s.index.name}"
-        self._exact[s.index] = self._reduced[s.index] = {(atom,): 1}
+        self._exact[s.index] = self._reduced[s.index] = _named(atom)
         start, stop, step = (_form(x, self._reduced) for x in (s.start, s.stop, s.step))
         first, last, stride = (_form(x, self._exact) for x in (s.start, s.stop, s.step))
         if None in (start, stop, step, first, last, stride):
@@ -169,15 +168,15 @@ class OwnElements:
         assert first is not None and last is not None and stride is not None
         is_aligned = False
         for _, _, factors in _NUMBERINGS:
-            if not _without(step, factors):
+            if _without(step, factors) == _ZERO:
                 self._reduced[s.index] = _without(start, factors)
-                is_aligned = not _without(_sum(start, stop, -1), factors)
+                is_aligned = _without(start.plus(stop, -1), factors) == _ZERO
                 break
         if self._is_never_negative(stride):
             self._least[atom] = first
-        elif self._is_never_negative(_sum({}, stride, -1)):
+        elif self._is_never_negative(_ZERO.plus(stride, -1)):
             # Backwards it ends after `stop`; one step after it, if a pass would come there.
-            self._least[atom] = _sum(last, stride, -1) if is_aligned else _sum(last, {(): 1})
+            self._least[atom] = last.plus(stride, -1) if is_aligned else last.plus(Form(1))
 
     # What is known of integers.
 
@@ -186,30 +185,26 @@ class OwnElements:
         if exact is None or form is None or not self._is_never_negative(exact):
             return None
         for numbers, own, factors in _NUMBERINGS:
-            rest = _sum(_without(form, factors), own, -1)
-            if all(_is_same_for_all(monomial) for monomial in rest):
+            rest = _without(form, factors).plus(own, -1)
+            if all(map(_is_same_for_all, rest.atoms)):
                 return numbers, rest
         return None
 
-    def _is_never_negative(self, form: _Polynomial) -> bool:
-        for p in (form, self._with_least(form)):
-            if _is_sum_of_lengths(p):
-                return True
-            for fact, least in self._facts:
-                if _is_sum_of_lengths(_sum(_sum(p, fact, -1), {(): least})):
-                    return True
-        return False
+    def _is_never_negative(self, form: Form) -> bool:
+        forms = form, self._with_least(form)
+        differences = [p.plus(fact, -1) for p in forms for fact in self._facts]
+        return any(map(_is_sum_of_lengths, (*forms, *differences)))
 
-    def _with_least(self, form: _Polynomial) -> _Polynomial:
+    def _with_least(self, form: Form) -> Form:
         """With their least values in place of indices of loops."""
         while True:
-            atom = next((m[0] for m in form if len(m) == 1 and m[0] in self._least), None)
-            if atom is None or form[(atom,)] < 0:
+            atom = next((m for m in form.atoms if len(m) == 1 and m[0] in self._least), None)
+            count = 0 if atom is None else form.atoms[atom]
+            if atom is None or count < 0:
                 return form
-            count = form[(atom,)]
-            form = _sum({m: n for m, n in form.items() if m != (atom,)}, self._least[atom], count)
+            form = form.plus(Form(0, {atom: 1}), -count).plus(self._least[atom[0]], count)
 
-    def _said(self, condition: Value, is_true: bool) -> list[_Fact]:
+    def _said(self, condition: Value, is_true: bool) -> list[Form]:
         """What follows from a condition that is true, or false."""
         s = self._definitions.get(condition) if isinstance(condition, Scalar) else None
         if s is None:
@@ -228,18 +223,18 @@ class OwnElements:
             return []
         return self._compared(s, is_true)
 
-    def _compared(self, s: Define, is_true: bool) -> list[_Fact]:
+    def _compared(self, s: Define, is_true: bool) -> list[Form]:
         name = s.operation if is_true else OPPOSITE.get(s.operation, "")
         forms = [_form(x, self._exact) for x in s.arguments]
         if name not in OPPOSITE or forms[0] is None or forms[1] is None:
             return []
-        over, under = _sum(forms[0], forms[1], -1), _sum(forms[1], forms[0], -1)
+        over, under = forms[0].plus(forms[1], -1), forms[1].plus(forms[0], -1)
         if name == "equal":
-            return [_fact(over, 0), _fact(under, 0)]
+            return [over, under]
         if name == "not_equal":
-            return [_fact(x, 1) for x in (over, under) if self._is_never_negative(x)]
+            return [x.plus(Form(-1)) for x in (over, under) if self._is_never_negative(x)]
         difference = over if name.startswith("greater") else under
-        return [_fact(difference, 0 if name.endswith("equal") else 1)]
+        return [difference.plus(Form(0 if name.endswith("equal") else -1))]
 
 
 def with_parts(
@@ -281,56 +276,45 @@ def with_parts(
 # Polynomials.
 
 
-def _form(value: Value, forms: dict[Scalar, _Polynomial]) -> _Polynomial | None:
+_ZERO = Form(0)
+
+
+def _form(value: Value, forms: dict[Scalar, Form]) -> Form | None:
     if isinstance(value, Scalar):
         return forms.get(value)
-    return ({(): value} if value else {}) if type(value) is int else None
+    return Form(value) if type(value) is int else None
 
 
-def _fact(form: _Polynomial, least: int) -> _Fact:
-    return form, least
+def _named(*names: str) -> Form:
+    return Form(0, {tuple(sorted(names)): 1})
 
 
-def _sum(x: _Polynomial, y: _Polynomial, times: int = 1) -> _Polynomial:
-    total = dict(x)
-    for monomial, count in y.items():
-        total[monomial] = total.get(monomial, 0) + times * count
-    return {m: n for m, n in total.items() if n}
-
-
-def _product(x: _Polynomial, y: _Polynomial) -> _Polynomial:
-    total: _Polynomial = {}
-    for a, n in x.items():
-        for b, m in y.items():
-            total = _sum(total, {tuple(sorted(a + b)): n * m})
+def _product(x: Form, y: Form) -> Form:
+    total = Form(0, x.atoms)
+    total = _ZERO.plus(total, y.constant).plus(y, x.constant)
+    for a, n in x.atoms.items():
+        for b, m in y.atoms.items():
+            total = total.plus(_named(*a, *b), n * m)
     return total
 
 
-_COMBINED: dict[str, Callable[..., _Polynomial]] = {
-    "add": _sum,
-    "subtract": lambda x, y: _sum(x, y, -1),
-    "multiply": _product,
-    "negative": lambda x: _sum({}, x, -1),
-    "positive": lambda x: x,
-    "cast": lambda x: x,
-}
-
 # What an index may count: threads of the grid along an axis, of the block, or blocks; the form of
 # their number, and the factors of how many there are.
-_NUMBERINGS: list[tuple[frozenset[str], _Polynomial, set[str]]] = []
+_NUMBERINGS: list[tuple[frozenset[str], Form, set[str]]] = []
 for _x in "xyz":
     _thread, _block = f"thread_{_x}", f"block_{_x}"
-    _whole: _Polynomial = {(_thread,): 1, tuple(sorted((_block, f"block_size_{_x}"))): 1}
+    _whole = _named(_thread).plus(_named(_block, f"block_size_{_x}"))
     _NUMBERINGS += [
         (frozenset({_thread, _block}), _whole, {f"block_size_{_x}", f"grid_size_{_x}"}),
-        (frozenset({_thread}), {(_thread,): 1}, {f"block_size_{_x}"}),
-        (frozenset({_block}), {(_block,): 1}, {f"grid_size_{_x}"}),
+        (frozenset({_thread}), _named(_thread), {f"block_size_{_x}"}),
+        (frozenset({_block}), _named(_block), {f"grid_size_{_x}"}),
     ]
 
 
-def _without(form: _Polynomial, factors: set[str]) -> _Polynomial:
+def _without(form: Form, factors: set[str]) -> Form:
     """Without multiples of the product of some factors."""
-    return {m: n for m, n in form.items() if not factors <= set(m)}
+    left = {m: n for m, n in form.atoms.items() if not factors <= set(m)}
+    return Form(form.constant, left)
 
 
 _LENGTHS = ("length of ", "block_size_", "grid_size_")
@@ -340,7 +324,8 @@ def _is_same_for_all(monomial: _Monomial) -> bool:
     return all(atom.startswith((*_LENGTHS, "number ")) for atom in monomial)
 
 
-def _is_sum_of_lengths(form: _Polynomial) -> bool:
+def _is_sum_of_lengths(form: Form) -> bool:
     """Whether it is known to be no negative number."""
     known = (*_LENGTHS, "thread_", "block_")
-    return all(n > 0 and all(atom.startswith(known) for atom in m) for m, n in form.items())
+    are_lengths = all(n > 0 and all(x.startswith(known) for x in m) for m, n in form.atoms.items())
+    return form.constant >= 0 and are_lengths

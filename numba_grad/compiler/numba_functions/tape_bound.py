@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from numba_grad.compiler.numba_functions.analyses import written
-from numba_grad.compiler.numba_functions.index_ranges import Form
+from numba_grad.compiler.numba_functions.index_ranges import Form, combined
 from numba_grad.compiler.numba_functions.regions import (
     Allocate,
     Define,
@@ -228,19 +228,9 @@ class _Bound:
         if operation in ("place", "index"):
             atom = arguments[0] if operation == "place" else f"index {arguments[0]}"
             return Form(0, {atom: 1})
-        return self._computed(operation, [self.form(x) for x in arguments])
-
-    def _computed(self, operation: str, forms: list[Form]) -> Form:
-        if operation in ("add", "subtract"):
-            return forms[0].plus(forms[1], 1 if operation == "add" else -1)
-        if operation == "negative":
-            return Form(0, {}).plus(forms[0], -1)
-        if operation in ("positive", "cast"):
-            return forms[0]
-        for x, y in (forms, forms[::-1]) if operation == "multiply" else ():
-            if not y.atoms:
-                return Form(0, {}).plus(x, y.constant)
-        return self._between(operation, list(map(self.interval, forms)))
+        forms = [self.form(x) for x in arguments]
+        found = combined(operation, forms)
+        return self._between(operation, list(map(self.interval, forms))) if found is None else found
 
     def _between(self, operation: str, intervals: list[Interval]) -> Form:
         """A number of which no more is known than that it is between two others."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from numba_grad.compiler.loop_nests.iteration_spaces import MOST_ELEMENTS
 from numba_grad.compiler.partition.flat_graph import FlatGraph, Role
 from numba_grad.compiler.partition.materialization import Sources, distinct
 from numba_grad.compiler.partition.segments import FEW_BYTES, cut
 from numba_grad.errors import InternalError
+from numba_grad.graph.types import MOST_WRITTEN_OUT
 
 # Of a step of Newton's method, matrices that a library call solves with. Sigma points in rows are a
 # third to a half, and cut as numbers take 1.1 of the time.
@@ -139,7 +139,7 @@ class _Segmentation:
     def are_small(self, positions: np.ndarray) -> bool:
         """Whether nearly all elements of these nodes are those of arrays that are written out."""
         sizes = np.array([self.graph.nodes[k].type.size for k in positions.tolist()], np.int64)
-        return int(sizes[sizes > MOST_ELEMENTS].sum()) <= FEW_IN_LOOPS * int(sizes.sum())
+        return int(sizes[sizes > MOST_WRITTEN_OUT].sum()) <= FEW_IN_LOOPS * int(sizes.sum())
 
     # Segments from inside
 

@@ -47,6 +47,7 @@ from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, leaf
 from numba_grad.graph.traced_bodies import tracing_compiled
 from numba_grad.graph.walk import (
     in_order_of_recording,
+    is_held,
     is_traced,
     value_inputs,
 )
@@ -329,7 +330,7 @@ def _before_trace(
         if not is_older and node.value is None:
             count += 1
             stack += node.inputs if node.op is not item else value_inputs(node)
-        elif node.handle is not None and is_older and node.handle() is not None:
+        elif is_older and is_held(node):
             captured.append(node)
         elif node.value is not None:
             constants.append(node)

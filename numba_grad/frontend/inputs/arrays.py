@@ -25,7 +25,7 @@ from numba_grad.graph import placement
 from numba_grad.graph.node import OPS, Node, leaf, numbers
 from numba_grad.graph.traced_bodies import check_compiled, check_inside
 from numba_grad.graph.types import CPU, DTYPES, KNOWN, SUPPORTED, as_dtype
-from numba_grad.graph.walk import is_traced, stands_for_a_value, toposort, traced_arguments
+from numba_grad.graph.walk import is_held, is_traced, stands_for_a_value, toposort, traced_arguments
 from numba_grad.ops import (  # noqa: F401 - importing them is what fills OPS
     contraction,
     control,
@@ -637,13 +637,4 @@ def flush(node: Node) -> None:
     pending = toposort([node], stop=lambda n: n.value is not None)
     if len(pending) < LONG_PAST or any(map(stands_for_a_value, pending)):
         return
-    evaluate(
-        [
-            n
-            for n in pending
-            if n.value is None
-            and not n.requires_grad
-            and n.handle is not None
-            and n.handle() is not None
-        ]
-    )
+    evaluate([n for n in pending if n.value is None and not n.requires_grad and is_held(n)])

@@ -23,16 +23,12 @@ from numba_grad.graph import order
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, next_serial, recording
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.traced_bodies import check_inside, tracing_body
-from numba_grad.graph.types import CPU, Type
+from numba_grad.graph.types import CPU, MOST_WRITTEN_OUT, Type
 from numba_grad.graph.walk import in_order_of_recording, substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import placed
 from numba_grad.transforms.call import CallTarget, has_rules
 from numba_grad.transforms.repeated_views import without_repeated_views
-
-# Elements from which on a part of an array that a step reads, `weights[2]`, is an argument of its
-# own: so its cotangents are added to a sum of its size, not to one of all the array's.
-_PART = 17
 
 
 class Traced(NamedTuple):
@@ -223,7 +219,7 @@ def _is_part(node: Node) -> bool:
     """Whether this is a contiguous part of an array, at most half of it: memory as it is."""
     while node.op.name == "reshape":
         node = node.inputs[0]
-    if node.op.name != "slice" or node.type.size < _PART:
+    if node.op.name != "slice" or node.type.size <= MOST_WRITTEN_OUT:
         return False
     (x,) = node.inputs
     if 2 * node.type.size > x.type.size or any(step != 1 for step in node.params["steps"]):

@@ -1,0 +1,40 @@
+"""A graph in which other operations stand for some, found by a rule that looks at one at a time."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from numba_grad.graph.node import Node, next_serial, recording
+from numba_grad.graph.survey import are_free
+from numba_grad.graph.walk import in_order_of_recording, needed_for, recorded_since
+
+
+def with_replaced(
+    order: Sequence[Node], roots: Collection[Node], rule: Callable[[Node], Node | None]
+) -> list[Node]:
+    """`order`, inputs before users, less what nobody reads any more.
+
+    Only for graphs that no other pass walks at the time: users get other inputs, and that pass may
+    know a node by what it reads.
+
+    Parameters
+    ----------
+    roots : these stay, as all that somebody else knows
+    rule : what a node, which reads what stands for its inputs, is replaced by; it may record that
+    """
+    kept: list[Node] = []
+    instead: dict[Node, Node] = {}
+    since = next_serial()
+    with recording(True):
+        for node in order:
+            if not instead.keys().isdisjoint(node.inputs):
+                node.inputs = tuple([instead.get(x, x) for x in node.inputs])
+            new = rule(node) if node not in roots and all(are_free([node])) else None
+            if new is None:
+                kept.append(node)
+                continue
+            instead[node] = new
+            # As old as what it stands for: recording leaves more numbers than these are.
+            made = in_order_of_recording(recorded_since(since, [new]))
+            for number, x in enumerate(made, 1):
+                x.serial = node.serial + number
+            kept += [x for x in made if x.requires_grad]
+    return needed_for(roots, kept) if instead else kept
