@@ -23,10 +23,11 @@ from numba_grad.ops.elementwise import (
     sign,
     square,
     where,
+    zero_where,
 )
 from numba_grad.ops.families import cast, elementwise, scipy_reference
 from numba_grad.ops.functions import cos, exp, sin
-from numba_grad.ops.logic import less
+from numba_grad.ops.logic import equal, less, logical_and
 from numba_grad.ops.parameters import bessel_k_derivative, hyp1f1_derivative
 from numba_grad.ops.special import (
     ANALYTIC,
@@ -185,12 +186,20 @@ ive = elementwise(
     saves=("inputs", "out"),
 )
 
+
+def _yv_slope(v: Node, x: Node) -> Node:
+    """Of two infinities, at 0 and next to it, the one of the larger order counts."""
+    below, above = yv(plus(v, -1), x), yv(plus(v, 1), x)
+    is_infinite = logical_and(equal(above, number(-math.inf, x)), less(number(-1, v), v))
+    return scaled(zero_where(is_infinite, below) - above, 0.5)
+
+
 yv = elementwise(
     "yv",
     expression="bessel_y({v}, {x})",
     vjp=(
         None,
-        lambda g, out, v, x: g * scaled(yv(plus(v, -1), x) - yv(plus(v, 1), x), 0.5),
+        lambda g, out, v, x: g * _yv_slope(v, x),
     ),
     no_derivative=_NO_DERIVATIVE_BY_ORDER,
     dtypes=DTYPES,
