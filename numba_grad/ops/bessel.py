@@ -23,11 +23,12 @@ from numba_grad.ops.elementwise import (
     sign,
     square,
     where,
+    zero_where,
 )
 from numba_grad.ops.families import cast, elementwise, scipy_reference
 from numba_grad.ops.functions import cos, exp, sin
-from numba_grad.ops.logic import less
-from numba_grad.ops.parameters import hyp1f1_derivative
+from numba_grad.ops.logic import equal, less, logical_and
+from numba_grad.ops.parameters import bessel_k_derivative, hyp1f1_derivative
 from numba_grad.ops.special import (
     ANALYTIC,
     DTYPES,
@@ -183,6 +184,104 @@ ive = elementwise(
     samples=((0, 4), (0.5, 5)),
     cost=800,
     saves=("inputs", "out"),
+)
+
+
+def _yv_slope(v: Node, x: Node) -> Node:
+    """Of two infinities, at 0 and next to it, the one of the larger order counts."""
+    below, above = yv(plus(v, -1), x), yv(plus(v, 1), x)
+    is_infinite = logical_and(equal(above, number(-math.inf, x)), less(number(-1, v), v))
+    return scaled(zero_where(is_infinite, below) - above, 0.5)
+
+
+yv = elementwise(
+    "yv",
+    expression="bessel_y({v}, {x})",
+    vjp=(
+        None,
+        lambda g, out, v, x: g * _yv_slope(v, x),
+    ),
+    no_derivative=_NO_DERIVATIVE_BY_ORDER,
+    dtypes=DTYPES,
+    samples=((0, 4), (0.5, 9)),
+    cost=900,
+)
+
+
+# Of the second kind. The slope of one that is scaled is the difference of two that are nearly the
+# same where x is large: an integral of its own.
+
+
+def _scaled_k_slope(v: Node, x: Node, *, by_v: int = 0, by_x: int = 0) -> Node:
+    return bessel_k_derivative(*stretched("kve", v=v, x=x), by_v=by_v, by_x=by_x)
+
+
+k0 = elementwise(
+    "k0",
+    expression="bessel_k0({x})",
+    vjp=(lambda g, out, x: -(g * k1(x)),),
+    dtypes=DTYPES,
+    samples=((0.3, 6),),
+    cost=150,
+)
+
+k1 = elementwise(
+    "k1",
+    expression="bessel_k1({x})",
+    vjp=(lambda g, out, x: -(g * (k0(x) + out / x)),),
+    dtypes=DTYPES,
+    samples=((0.3, 6),),
+    cost=150,
+    saves=("inputs", "out"),
+)
+
+k0e = elementwise(
+    "k0e",
+    expression="bessel_k0e({x})",
+    vjp=(lambda g, out, x: g * _scaled_k_slope(number(0, x), x, by_x=1),),
+    dtypes=DTYPES,
+    samples=((0.3, 6),),
+    cost=150,
+)
+
+k1e = elementwise(
+    "k1e",
+    expression="bessel_k1e({x})",
+    vjp=(lambda g, out, x: g * _scaled_k_slope(number(1, x), x, by_x=1),),
+    dtypes=DTYPES,
+    samples=((0.3, 6),),
+    cost=150,
+)
+
+
+def _k_slope_by_order(v: Node, x: Node) -> Node:
+    """By halves, as exp(-x) alone may underflow."""
+    half = exp(scaled(x, -0.5))
+    return _scaled_k_slope(v, x, by_v=1) * half * half
+
+
+kv = elementwise(
+    "kv",
+    expression="bessel_k({v}, {x})",
+    vjp=(
+        lambda g, out, v, x: g * _k_slope_by_order(v, x),
+        lambda g, out, v, x: g * scaled(kv(plus(v, -1), x) + kv(plus(v, 1), x), -0.5),
+    ),
+    dtypes=DTYPES,
+    samples=((0, 4), (0.3, 6)),
+    cost=900,
+)
+
+kve = elementwise(
+    "kve",
+    expression="bessel_ke({v}, {x})",
+    vjp=(
+        lambda g, out, v, x: g * _scaled_k_slope(v, x, by_v=1),
+        lambda g, out, v, x: g * _scaled_k_slope(v, x, by_x=1),
+    ),
+    dtypes=DTYPES,
+    samples=((0, 4), (0.3, 6)),
+    cost=900,
 )
 
 

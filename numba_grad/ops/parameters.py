@@ -14,7 +14,13 @@ from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.elementwise import one_minus, plus, reciprocal, scaled
 from numba_grad.ops.families import by_slopes, check_one_dtype, structural, total
 from numba_grad.ops.random import check_equal_shapes
-from numba_grad.ops.series import EULER_MACLAURIN, LEAST_ACCURACY, LEAST_EXPONENT, MOST_TERMS
+from numba_grad.ops.series import (
+    EULER_MACLAURIN,
+    LEAST_ACCURACY,
+    LEAST_ARGUMENT,
+    LEAST_EXPONENT,
+    MOST_TERMS,
+)
 
 
 def _infer(name: str, got: dict[str, Type]) -> Type:
@@ -277,6 +283,77 @@ hyp1f1_derivative = structural(
     ),
     saves=("inputs",),
     example=_hyp1f1_derivative_examples,
+    dtypes="fd",
+    jvp=by_slopes,
+)
+
+
+# bessel_k_derivative
+
+
+def _infer_bessel_k_derivative(v: Type, x: Type, *, by_v: int, by_x: int) -> Type:
+    return _infer("bessel_k_derivative", {"v": v, "x": x})
+
+
+def _bessel_k_derivative_reference(
+    v: np.ndarray, x: np.ndarray, *, by_v: int, by_x: int
+) -> np.ndarray:
+    elements = np.broadcast(v, x)
+    values = [_bessel_k_derivative(float(p), float(t), by_v, by_x) for p, t in elements]
+    return np.array(values, x.dtype).reshape(elements.shape)
+
+
+def _bessel_k_derivative(v: float, x: float, by_v: int, by_x: int) -> float:
+    """The sum of the trapezoidal rule over all that counts, by NumPy."""
+    sign = (-1) ** by_x * (float(np.sign(v)) if by_v % 2 else 1.0)
+    v = abs(v)
+    if v == math.inf or not (x == 0 or x >= LEAST_ARGUMENT):
+        return math.nan
+    if x == 0 or x == math.inf or sign == 0:
+        return sign * math.inf if x == 0 and sign else 0.0
+    size = math.hypot(v, x)
+    step = min(0.15, 0.5 / math.sqrt(size))
+    peak = max(0.0, math.log(v + size) - math.log(x))
+    count = math.ceil(min(peak + 12 + math.log1p(1 / x), 705) / step) if size < 1e4 else 0
+    first = 0 if count else max(0, math.floor(peak / step) - 120)
+    t = step * np.arange(first, count or first + 360)
+    rise = 2 * np.sinh(t / 2) ** 2
+    with np.errstate(all="ignore"):
+        terms = 0.5 * np.exp(v * t - x * rise)
+        terms *= -np.expm1(-2 * v * t) if by_v % 2 else 1 + np.exp(-2 * v * t)
+        terms = np.where(terms == 0, 0, terms * t**by_v * rise**by_x)
+    if first == 0:
+        terms[0] *= 0.5
+    return sign * step * float(terms.sum())
+
+
+def _bessel_k_derivative_examples(rng: "np.random.Generator") -> list[Any]:
+    v = np.array([0.0, 2.5, -0.75, 12.0, 0.25, 3.0])
+    x = np.array([0.5, 2.0, 1.25, 9.0, 0.03, 40.0])
+    return [
+        ((v, x), {"by_v": 0, "by_x": 1}),
+        ((v.reshape(2, 3), x.reshape(2, 3)), {"by_v": 1, "by_x": 0}),
+        ((v, x), {"by_v": 1, "by_x": 2}),
+        ((np.array(1.5), np.array(0.75)), {"by_v": 2, "by_x": 1}),
+        ((np.zeros((0, 2)), np.zeros((0, 2))), {"by_v": 1, "by_x": 0}),
+    ]
+
+
+# The derivatives of kve, exp(x) K_v(x): of the integral of exp(-x (cosh(t) - 1)) cosh(v t) over
+# t > 0. Each has terms of one sign, so that nothing cancels. NaN for x below `LEAST_ARGUMENT`, but
+# infinite at 0.
+bessel_k_derivative = structural(
+    "bessel_k_derivative",
+    family="library",
+    input_names=("v", "x"),
+    infer=_infer_bessel_k_derivative,
+    reference=_bessel_k_derivative_reference,
+    vjp=(
+        lambda g, out, v, x, *, by_v, by_x: g * bessel_k_derivative(v, x, by_v=by_v + 1, by_x=by_x),
+        lambda g, out, v, x, *, by_v, by_x: g * bessel_k_derivative(v, x, by_v=by_v, by_x=by_x + 1),
+    ),
+    saves=("inputs",),
+    example=_bessel_k_derivative_examples,
     dtypes="fd",
     jvp=by_slopes,
 )

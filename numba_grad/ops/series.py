@@ -22,3 +22,6 @@ LEAST_EXPONENT = -1.0
 # Of the derivatives of hyp1f1. What may be lost to cancellation: of 16 digits, 10.
 MOST_TERMS = 1 << 15
 LEAST_ACCURACY = 1e-6
+
+# Of the derivatives of exp(x) K_v(x), whose integrals are cut where cosh does not overflow.
+LEAST_ARGUMENT = 1e-300

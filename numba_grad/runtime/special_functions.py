@@ -26,7 +26,9 @@ _ONE_COMPLEX = f"{_COMPLEX} ({_COMPLEX}, int __pyx_skip_dispatch)"
 _SIGNATURES = {
     **dict.fromkeys(("rgamma", "zetac", "exp1", "expi"), _ONE),
     **dict.fromkeys(("i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1"), _ONE),
-    **dict.fromkeys(("beta", "betaln", "gammainc", "gammaincc", "jv", "iv", "ive"), _TWO),
+    **dict.fromkeys(("k0", "k0e", "k1", "k1e"), _ONE),
+    **dict.fromkeys(("beta", "betaln", "gammainc", "gammaincc"), _TWO),
+    **dict.fromkeys(("jv", "iv", "ive", "kv", "kve", "yv"), _TWO),
     **dict.fromkeys(("betainc", "hyp1f1"), _THREE),
     "sici": "void (double, double *, double *)",
     **dict.fromkeys(

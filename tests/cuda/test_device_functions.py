@@ -23,7 +23,8 @@ MORE_ULPS = {
     **{"exp1": 24, "cosine_integral": 16},
     # Next to zeros; SciPy errs by as much.
     **{"jv": 128, "hyp1f1": 128},
-    **{"iv": 24, "ive": 512},  # SciPy errs by as much
+    # SciPy errs by as much
+    **{"iv": 24, "ive": 512, "kv": 512, "kve": 512, "yv": 128},
 }
 # Of complex numbers: SciPy's errors and ours, in units of the larger part.
 MORE_ULPS_OF_COMPLEX = {
@@ -181,6 +182,18 @@ WIDE = {
             [0, 1e-8, 0.5, 2, 5, 12, 29.9, 30.1, 50, 300, 650, -3, np.nan],
         ),
     ),
+    **dict.fromkeys(("k0", "k1", "k0e", "k1e"), (REAL,)),
+    **dict.fromkeys(
+        ("kv", "kve"),
+        (
+            [0, 1, 2, 7, 20, 100, 0.5, 2.7, 50.5, 300.25, -1.3, -7, 1e-3],
+            [0, 1e-200, 1e-8, 0.5, 2, 5, 29.9, 300, 650, 1e4, -3, np.inf, np.nan],
+        ),
+    ),
+    "yv": (
+        [0, 1, 2, 7, 20, 100, 0.5, 2.7, 50.5, 300.25, -1.3, -2, -3, -7.8, 1e-3],
+        [0, 1e-200, 1e-8, 0.5, 1.99, 2.01, 5, 12, 29.9, 30.1, 50, 300, -3, np.inf, np.nan],
+    ),
     "hyp1f1": (
         [0.5, 1, 7.3, 30, -0.5, -2, -7, -5.5, -30],
         [0.5, 1, 2.5, 12.3, -0.5, -3.3],
@@ -211,6 +224,9 @@ RELATIVE = {
     "jv": 3e-13,
     "iv": 1e-12,
     "ive": 1e-12,
+    "kv": 3e-13,
+    "kve": 3e-13,
+    "yv": 3e-13,
     "hyp1f1": 3e-12,
 }
 ABSOLUTE = {
@@ -219,6 +235,7 @@ ABSOLUTE = {
     "betaln": 1e-13,
     "expi": 1e-15,
     "jv": 2e-14,
+    "yv": 2e-14,
 }
 
 

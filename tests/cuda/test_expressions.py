@@ -22,8 +22,9 @@ FLOAT64_IN_FLOAT32 = {
     **dict.fromkeys(("zeta", "riemann_zeta", "exp1", "expi"), "float64 throughout"),
     **dict.fromkeys(("gammainc", "gammaincc", "betainc"), "float64 throughout"),
     **dict.fromkeys(("sine_integral", "cosine_integral"), "float64 throughout"),
-    **dict.fromkeys(("jv", "iv", "ive", "hyp1f1"), "float64 throughout"),
+    **dict.fromkeys(("jv", "yv", "iv", "ive", "kv", "kve", "hyp1f1"), "float64 throughout"),
     **dict.fromkeys(("j0", "j1", "y0", "y1", "i0", "i1", "i0e", "i1e"), "float64 throughout"),
+    **dict.fromkeys(("k0", "k1", "k0e", "k1e"), "float64 throughout"),
 }
 # By their parts, or float64 throughout, as on the CPU; of arctan and arctanh, next to 1 and beyond
 # 1e18.

@@ -34,7 +34,7 @@ FAMILIES = (
     *("argsort", "scatter_add", "scatter_set"),
     *("cumsum", "cumprod", "linear_recurrence", "cumargmax", "cumargmin"),
     *("searchsorted", "correlate", "gamma_draw", "poisson_draw", "gamma_moment", "beta_moment"),
-    *("zeta_derivative", "hyp1f1_derivative", "permutation"),
+    *("zeta_derivative", "hyp1f1_derivative", "bessel_k_derivative", "permutation"),
 )
 
 

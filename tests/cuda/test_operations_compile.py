@@ -19,7 +19,7 @@ from tests.cuda.requirements import needs_compiler
 # Computed in double precision also of single precision, as on the CPU.
 DOUBLE = (
     *("gamma_draw", "poisson_draw", "gamma_moment", "beta_moment"),
-    *("zeta_derivative", "hyp1f1_derivative"),
+    *("zeta_derivative", "hyp1f1_derivative", "bessel_k_derivative"),
 )
 # Products of pivots are scaled in double precision, so that they neither overflow nor vanish on
 # the way.

@@ -85,6 +85,10 @@ def _scaled_bessel_i(order):
     return lambda x: mp.besseli(order, x) * mp.exp(-abs(x))
 
 
+def _scaled_bessel_k(order, x):
+    return mp.besselk(order, x) * mp.exp(x)
+
+
 POSITIVE = both(uniform(0.01, 12), uniform(0, 170), spread(-200, 0))
 CASES = {
     "erfinv": Case(_erfinv, (uniform(-0.9999, 0.9999),), ulp=3),
@@ -172,6 +176,13 @@ CASES = {
     "ive": Case(
         lambda v, x: mp.besseli(v, x) * mp.exp(-x), (uniform(0, 10), uniform(0, 40)), eps=20
     ),
+    "kv": Case(mp.besselk, (uniform(-10, 10), uniform(0, 40)), ulp=1000),
+    "kve": Case(_scaled_bessel_k, (uniform(-10, 10), uniform(0, 40)), ulp=1000),
+    "k0": Case(lambda x: mp.besselk(0, x), (both(uniform(0, 40), spread(-200, 0)),), ulp=6),
+    "k1": Case(lambda x: mp.besselk(1, x), (both(uniform(0, 40), spread(-200, 0)),), ulp=6),
+    "k0e": Case(lambda x: _scaled_bessel_k(0, x), (both(uniform(0, 40), spread(-9, 9)),), ulp=6),
+    "k1e": Case(lambda x: _scaled_bessel_k(1, x), (both(uniform(0, 40), spread(-9, 9)),), ulp=6),
+    "yv": Case(mp.bessely, (uniform(0, 10), uniform(0, 40)), eps=20),
     "i0": Case(lambda x: mp.besseli(0, x), (uniform(-40, 40),), ulp=4),
     "i1": Case(lambda x: mp.besseli(1, x), (uniform(-40, 40),), ulp=12),
     "i0e": Case(_scaled_bessel_i(0), (uniform(-400, 400),), ulp=4),
@@ -279,9 +290,10 @@ def test_float32_agrees_with_float64_and_stays_float32(name):
 EDGES = np.array([0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, 700, -700, 1e300, -1e300, INF, -INF, NAN])
 UNARY = (
     "erf erfc erfinv erfcinv erfcx ndtr log_ndtr ndtri gamma rgamma gammaln loggamma psi expit "
-    "logit log_expit entr j0 j1 y0 y1 i0 i1 i0e i1e exp1 expi sici zeta gammasgn"
+    "logit log_expit entr j0 j1 y0 y1 i0 i1 i0e i1e k0 k1 k0e k1e exp1 expi "
+    "sici zeta gammasgn"
 )
-BINARY = "xlogy xlog1py rel_entr kl_div beta betaln gammainc gammaincc zeta iv ive"
+BINARY = "xlogy xlog1py rel_entr kl_div beta betaln gammainc gammaincc zeta iv ive kv kve yv"
 
 
 def assert_same(found, expected):
@@ -359,6 +371,11 @@ DIFFERENTIABLE = {
     "yn": (lambda x: special.yn(-3, x), X),
     "iv of negative x": (lambda x: special.iv(3, -x), X),
     "ive": (lambda x: special.ive(1.5, x), X),
+    "kn": (lambda x: special.kn(2, x), X),
+    "kv": (lambda v, x: special.kv(v, x), X - 1.7, X[::-1]),
+    "kve": (lambda v, x: special.kve(v, x), X - 1.7, X[::-1]),
+    "scaled K": (lambda x: special.k0e(x) * special.k1e(x), np.array([0.3, 2.0, 400.0])),
+    "yv": (lambda x: special.yv(-1.5, x), X),
     "zeta": (lambda q: special.zeta(3.0, q), X),
     "sici": (lambda x: special.sici(x)[0] + special.sici(x)[1], X),
     "sine integral next to 0": (lambda x: special.sici(x)[0], np.array([0.0, 1e-4, -0.3, 0.49])),

@@ -120,6 +120,40 @@ def test_zeta_has_no_slope_where_it_is_not_defined_for_exponents_nearby():
     np.testing.assert_array_equal(np.isnan(found), [True, True, False])
 
 
+# kv and kve
+
+
+def _scaled_bessel_k(v, x):
+    return mp.besselk(v, x) * mp.exp(x)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("orders", "points", "eps"), [(10, (-1, 1.6), 20), (10, (-9, -1), 200), (100, (1, 4), 200)]
+)
+def test_bessel_k_by_its_order_and_argument(orders, points, eps):
+    v, x = RNG.uniform(-orders, orders, 15), 10 ** RNG.uniform(*points, 15)
+    for k in (0, 1):
+        assert_accurate(special.kve, _scaled_bessel_k, k, (v, x), eps=eps, digits=60)
+    x = np.minimum(x, 600)
+    assert_accurate(special.kv, mp.besselk, 0, (v, x), eps=eps + 600)
+
+
+def test_slopes_of_bessel_k_at_the_ends():
+    v, x = np.array([0.0, 2.0, -2.0, 0.5, 1.0, NAN]), np.array([0.0, 0.0, 0.0, -1.0, INF, 1.0])
+    expected = [[0, INF, -INF, NAN, 0, NAN], [-INF, -INF, -INF, NAN, 0, NAN]]
+    for k in (0, 1):
+        np.testing.assert_array_equal(slope(special.kve, k, v, x), expected[k])
+        np.testing.assert_array_equal(slope(special.kv, k, v, x), expected[k])
+    for f in (special.k0, special.k1, special.k0e, special.k1e):
+        np.testing.assert_array_equal(slope(f, 0, np.array([0.0, -1.0, INF])), [-INF, NAN, 0])
+    # Where exp(-x) underflows, but K does not.
+    ends = np.asarray(special.kv(np.array([1000.001, 999.999]), 800.0))
+    wanted = (ends[0] - ends[1]) / 0.002
+    found = slope(special.kv, 0, np.array([1000.0]), np.array([800.0]))
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
 # hyp1f1
 
 

@@ -28,7 +28,7 @@ def jv(v, x):
     if x < 2.0 or x * x <= 4.0 * (v + 1.0):
         return sign * bessel_series(v, x)
     if x > 30.0 and 2.0 * x > v * v:
-        return sign * bessel_far(v, x)
+        return sign * bessel_far(v, x).real
     if v >= 0.0:
         return sign * bessel_pair(v, x).real
     both = bessel_pair(-v, x)
@@ -52,7 +52,8 @@ def bessel_series(v, x):
         return total * rgamma(v + 1.0) * libdevice.pow(half, v)
     return total * libdevice.exp(v * libdevice.log(half) - libdevice.lgamma(v + 1.0))
 """,
-    # Sine and cosine of x - (v / 2 + 1 / 4) pi by theorems, for x has to be reduced exactly.
+    # J and Y. Sine and cosine of x - (v / 2 + 1 / 4) pi by theorems, for x has to be reduced
+    # exactly.
     "bessel_far": """\
 def bessel_far(v, x):
     fourfold = 4.0 * v * v
@@ -77,7 +78,8 @@ def bessel_far(v, x):
     sine = libdevice.sin(x)
     wave = cosine * turned_cosine + sine * turned_sine
     other = sine * turned_cosine - cosine * turned_sine
-    return libdevice.dsqrt_rn(0.6366197723675814 / x) * (even * wave - odd * other)
+    scale = libdevice.dsqrt_rn(0.6366197723675814 / x)
+    return complex(scale * (even * wave - odd * other), scale * (even * other + odd * wave))
 """,
     # J and Y of an order that is not negative, for x >= 2: the fraction of J'/J, down to an order
     # near x by recurrence, there the fraction of (J' + iY') / (J + iY), and up again.
@@ -165,6 +167,103 @@ def bessel_pair(v, x):
         above = new
         k = k + 1.0
     return complex(start / j * j_mu, y)
+""",
+    "yv": """\
+def yv(v, x):
+    if x < 0.0 or not libdevice.fabs(v) + x < float64(inf):
+        return float64(nan)
+    order = libdevice.fabs(v)
+    half = order * 0.5
+    turn = 2.0 * (half - libdevice.floor(half))
+    if x == 0.0:
+        return -float64(inf) if v >= 0.0 or libdevice.cospi(turn) >= 0.0 else float64(inf)
+    if x < 2.0:
+        y = bessel_y_near(order, x)
+        j = bessel_series(order, x) if v < 0.0 else 0.0
+    else:
+        both = bessel_far(order, x) if x > 30.0 and 2.0 * x > v * v else bessel_pair(order, x)
+        y = both.imag
+        j = both.real
+        if y != y and order > 2.0 * x:
+            y = -float64(inf)
+    if v >= 0.0:
+        return y
+    if libdevice.floor(v) == v:
+        return libdevice.cospi(turn) * y
+    return libdevice.sinpi(turn) * j + libdevice.cospi(turn) * y
+""",
+    # By Sommerfeld's integral of Hankel's function (DLMF 10.9.17), on the path t = u + 2 i
+    # arctan(exp(u)), where x sinh(t) = x (i - sinh(u) tanh(u)): all of it falls at both ends, and
+    # the trapezoidal rule converges exponentially.
+    "bessel_y_near": """\
+def bessel_y_near(v, x):
+    if v > 100000.0:
+        return -float64(inf)
+    step = libdevice.fmin(0.15, 0.5 / libdevice.dsqrt_rn(v + 1.0))
+    first = -libdevice.floor((libdevice.log(v + libdevice.hypot(v, x)) - libdevice.log(x)) / step)
+    total = 0.0
+    sizes = 0.0
+    direction = 1.0
+    k = first
+    while libdevice.fabs(k) < 1e6:
+        u = k * step
+        power = libdevice.exp(-libdevice.fabs(u))
+        square = power * power
+        flat = 2.0 * power / (1.0 + square)
+        rise = 0.5 * (1.0 - square) * (1.0 - square) / (power * (1.0 + square))
+        size = libdevice.exp(-x * rise - v * u)
+        sizes = sizes + size
+        phase = x - 2.0 * v * libdevice.atan(libdevice.exp(u))
+        total = total + size * (libdevice.cos(phase) - libdevice.sin(phase) * flat)
+        if size <= 1e-18 * sizes:
+            if direction < 0.0:
+                return total * step * -0.3183098861837907
+            direction = -1.0
+            k = first
+        k = k + direction
+    return float64(nan)
+""",
+    "kv": """\
+def kv(v, x):
+    return modified_bessel_k(v, x, x)
+""",
+    "kve": """\
+def kve(v, x):
+    return modified_bessel_k(v, x, 0.0) if x < float64(inf) else float64(nan)
+""",
+    # exp(x - damping) K_v(x), the integral of exp(-x cosh(t)) cosh(v t) for t > 0 by the
+    # trapezoidal rule: from the largest term up, and then from there down.
+    "modified_bessel_k": """\
+def modified_bessel_k(v, x, damping):
+    v = libdevice.fabs(v)
+    if not (v < float64(inf) and x >= 0.0):
+        return float64(nan)
+    if x == float64(inf):
+        return 0.0
+    if x < 1e-300:
+        return 0.11593151565841245 - libdevice.log(x) if v == 0.0 else float64(inf)
+    size = libdevice.hypot(v, x)
+    step = libdevice.fmin(0.15, 0.5 / libdevice.dsqrt_rn(size))
+    peak = libdevice.fmax(0.0, libdevice.log(v + size) - libdevice.log(x))
+    first = libdevice.floor(peak / step)
+    total = 0.0
+    direction = 1.0
+    k = first
+    while k >= 0.0:
+        t = k * step
+        root = libdevice.sinh(0.5 * t)
+        exponent = v * t - 2.0 * x * root * root - damping
+        term = libdevice.exp(exponent) * (1.0 + libdevice.exp(-2.0 * v * t))
+        if k == 0.0:
+            term = 0.5 * term
+        total = total + term
+        if term <= 1e-18 * total:
+            if direction < 0.0:
+                break
+            direction = -1.0
+            k = first
+        k = k + direction
+    return 0.5 * step * total
 """,
     "iv": """\
 def iv(v, x):

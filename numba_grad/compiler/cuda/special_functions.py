@@ -171,6 +171,10 @@ def i1(x):
     half = libdevice.exp(libdevice.fabs(x) * 0.5)
     return i1e(x) * half * half
 """,
+    "k0": "def k0(x):\n    return modified_bessel_k(0.0, x, x)\n",
+    "k1": "def k1(x):\n    return modified_bessel_k(1.0, x, x)\n",
+    "k0e": "def k0e(x):\n    return modified_bessel_k(0.0, x, 0.0)\n",
+    "k1e": "def k1e(x):\n    return modified_bessel_k(1.0, x, 0.0)\n",
     "j0": "def j0(x):\n    return libdevice.j0(x)\n",
     "j1": "def j1(x):\n    return libdevice.j1(x)\n",
     "y0": "def y0(x):\n    return libdevice.y0(x)\n",

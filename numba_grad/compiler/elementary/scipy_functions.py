@@ -142,7 +142,7 @@ complex_cosine_integral = _one_of_complex_sici("cosine_integral", 1)
 
 # Which functions of kernel source these are. Loop variables of kernels are named i0 and i1.
 
-for _name in ("i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1"):
+for _name in ("i0", "i0e", "i1", "i1e", "j0", "j1", "k0", "k0e", "k1", "k1e", "y0", "y1"):
     formula(FLOATING, name=f"bessel_{_name}", arity=1)(scipy_function(_name))
 for _name in ("rgamma", "exp1", "expi"):
     formula(FLOATING, name=_name, arity=1)(scipy_function(_name))
@@ -161,6 +161,9 @@ formula(FLOATING, name="bessel_j", arity=2)(scipy_function("jv"))
 formula(COMPLEX, name="bessel_j", arity=2)(scipy_function_of_complex("jv", 1))
 formula(FLOATING, name="bessel_i", arity=2)(scipy_function("iv"))
 formula(FLOATING, name="bessel_ie", arity=2)(scipy_function("ive"))
+formula(FLOATING, name="bessel_k", arity=2)(scipy_function("kv"))
+formula(FLOATING, name="bessel_ke", arity=2)(scipy_function("kve"))
+formula(FLOATING, name="bessel_y", arity=2)(scipy_function("yv"))
 formula(FLOATING, name="betainc", arity=3)(scipy_function("betainc"))
 formula(FLOATING, name="hyp1f1", arity=3)(scipy_function("hyp1f1"))
 formula(COMPLEX, name="hyp1f1", arity=3)(scipy_function_of_complex("hyp1f1", 2))

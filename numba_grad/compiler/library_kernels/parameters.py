@@ -12,11 +12,17 @@ from numba_grad.graph.node import Node
 from numba_grad.ops.series import (
     EULER_MACLAURIN,
     LEAST_ACCURACY,
+    LEAST_ARGUMENT,
     LEAST_EXPONENT,
     MOST_TERMS,
 )
 
-__all__ = ["beta_moment_call", "hyp1f1_derivative_call", "zeta_derivative_call"]
+__all__ = [
+    "bessel_k_derivative_call",
+    "beta_moment_call",
+    "hyp1f1_derivative_call",
+    "zeta_derivative_call",
+]
 
 
 def beta_moment_call(dtype: np.dtype, size: int, by_a: int, by_b: int) -> LibraryCall:
@@ -32,6 +38,11 @@ def zeta_derivative_call(dtype: np.dtype, size: int, order: int) -> LibraryCall:
 def hyp1f1_derivative_call(dtype: np.dtype, size: int, by_a: int, by_b: int) -> LibraryCall:
     """`ops.parameters.hyp1f1_derivative`. Inputs: a, b, x; one output, of `size`."""
     return call_of_elements(_hyp1f1_source(dtype, by_a, by_b), 3, size, cost=1000)
+
+
+def bessel_k_derivative_call(dtype: np.dtype, size: int, by_v: int, by_x: int) -> LibraryCall:
+    """`ops.parameters.bessel_k_derivative`. Inputs: v, x; one output, of `size`."""
+    return call_of_elements(_bessel_k_source(dtype, by_v, by_x), 2, size, cost=1000)
 
 
 # More than of the gamma distribution: the integrand falls more slowly where it is far from x.
@@ -224,8 +235,65 @@ def kernel(args, lo, hi):
 """
 
 
+def _bessel_k_source(dtype: np.dtype, by_v: int, by_x: int) -> str:
+    """The integral by the trapezoidal rule, which converges exponentially: the integrand is even
+    and analytic. From the largest exponential up, and then from there down.
+
+    Factors move the largest term up: no further than `farthest`.
+    """
+    is_odd = by_v % 2 == 1
+    factors = " * t" * by_v + " * rise" * by_x
+    both = "-expm1(-2.0 * v * t)" if is_odd else "1.0 + exp(-2.0 * v * t)"
+    sign = f"select(order < 0.0, {-1.0 if by_x % 2 == 0 else 1.0}, {1.0 - 2.0 * (by_x % 2)})"
+    sign = sign if is_odd else f"{1.0 - 2.0 * (by_x % 2)}"
+    at_pole = "select(order == 0.0, 0.0, sign * inf)" if is_odd else "sign * inf"
+    return f"""\
+def kernel(args, lo, hi):
+    orders = buffer(args, 0, {dtype.name})
+    points = buffer(args, 1, {dtype.name})
+    out = buffer(args, 2, {dtype.name})
+    for i in range(lo, hi):
+        order = float64(orders[i])
+        x = float64(points[i])
+        v = absolute(order)
+        sign = {sign}
+        result = nan
+        if v < inf and x == 0.0:
+            result = {at_pole}
+        if v < inf and x == inf:
+            result = 0.0
+        if v < inf and x >= {LEAST_ARGUMENT!r} and x < inf:
+            larger = max(v, x)
+            ratio = min(v, x) / larger
+            size = larger * sqrt(1.0 + ratio * ratio)
+            step = min(0.15, 0.5 / sqrt(size))
+            peak = max(0.0, log(v + size) - log(x))
+            more = min({by_x + 0.5 * by_v!r} / x, 1e300)
+            farthest = peak + log(1.0 + more + sqrt(more) * sqrt(more + 2.0))
+            first = floor(peak / step)
+            total = 0.0
+            k = first
+            direction = 1.0
+            while k >= 0.0:
+                t = k * step
+                growth = expm1(0.5 * t)
+                root = growth + growth / (1.0 + growth)
+                rise = 0.5 * root * root
+                term = exp(v * t - x * rise) * ({both}){factors}
+                term = select(k == 0.0, 0.5 * term, term)
+                total += term
+                if term <= 1e-18 * total and (direction < 0.0 or t >= farthest):
+                    k = select(direction > 0.0, first, 0.0)
+                    direction = -1.0
+                k += direction
+            result = sign * (0.5 * step * total)
+        out[i] = {dtype.name}(result)
+"""
+
+
 @lowers("beta_moment", by=beta_moment_call, on_gpus=BY_TASK)
 @lowers("zeta_derivative", by=zeta_derivative_call, on_gpus=BY_TASK)
+@lowers("bessel_k_derivative", by=bessel_k_derivative_call, on_gpus=BY_TASK)
 @lowers("hyp1f1_derivative", by=hyp1f1_derivative_call, on_gpus=BY_TASK)
 def _of_elements(kernel: LibraryKernel, node: Node) -> LibraryCall:
     return kernel(node.dtype, node.type.size, **node.params)
