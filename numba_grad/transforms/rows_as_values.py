@@ -352,7 +352,7 @@ def _as_read(assigned: Node, reader: Node) -> Node | None:
     """What was assigned, if it has, or had before, the type in which it is read."""
     if assigned.type is reader.type:
         return assigned
-    if assigned.op is _RESHAPE and assigned.inputs[0].type is reader.type:
+    if assigned.op is _RESHAPE and assigned.inputs and assigned.inputs[0].type is reader.type:
         return assigned.inputs[0]
     return None
 
