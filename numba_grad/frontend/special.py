@@ -50,6 +50,7 @@ __all__ = [
     "beta",
     "betainc",
     "betaln",
+    "boxcox",
     "cbrt",
     "dawsn",
     "digamma",
@@ -63,21 +64,28 @@ __all__ = [
     "erfcx",
     "erfi",
     "erfinv",
+    "eval_chebyt",
+    "eval_hermite",
+    "eval_laguerre",
+    "eval_legendre",
     "exp1",
     "exp2",
     "expi",
     "expit",
     "expm1",
+    "exprel",
     "gamma",
     "gammainc",
     "gammaincc",
     "gammaln",
     "gammasgn",
+    "huber",
     "hyp1f1",
     "i0",
     "i0e",
     "i1",
     "i1e",
+    "inv_boxcox",
     "iv",
     "ive",
     "j0",
@@ -104,6 +112,7 @@ __all__ = [
     "ndtr",
     "ndtri",
     "polygamma",
+    "pseudo_huber",
     "psi",
     "rel_entr",
     "rgamma",
@@ -501,6 +510,64 @@ def kl_div(x: ArrayLike, y: ArrayLike, /) -> "Tensor":
     x is -inf for x = 0 < y.
     """
     return _apply("kl_div", x, y)
+
+
+def exprel(x: ArrayLike, /) -> "Tensor":
+    """expm1(x) / x, and 1 at 0: accurate next to it, derivatives too."""
+    return wrap(composed_special.exprel(*_real_operands("exprel", (x,))))
+
+
+def boxcox(x: ArrayLike, lmbda: ArrayLike, /) -> "Tensor":
+    """(x**lmbda - 1) / lmbda, and log(x) for lmbda = 0: accurate next to it, derivatives too."""
+    return wrap(composed_special.boxcox(*_real_operands("boxcox", (x, lmbda))))
+
+
+def inv_boxcox(y: ArrayLike, lmbda: ArrayLike, /) -> "Tensor":
+    """The x with boxcox(x, lmbda) = y."""
+    return wrap(composed_special.inv_boxcox(*_real_operands("inv_boxcox", (y, lmbda))))
+
+
+def huber(delta: ArrayLike, r: ArrayLike, /) -> "Tensor":
+    """r**2 / 2 where |r| <= delta, and delta (|r| - delta / 2) beyond; inf for delta < 0."""
+    return wrap(composed_special.huber(*_real_operands("huber", (delta, r))))
+
+
+def pseudo_huber(delta: ArrayLike, r: ArrayLike, /) -> "Tensor":
+    """delta**2 (sqrt(1 + (r / delta)**2) - 1), accurate for small r; inf for delta < 0."""
+    return wrap(composed_special.pseudo_huber(*_real_operands("pseudo_huber", (delta, r))))
+
+
+# Orthogonal polynomials, by their recurrences: of one degree, an integer that is not negative.
+
+
+def eval_legendre(n: int, x: ArrayLike, /) -> "Tensor":
+    """Legendre's polynomial of degree n."""
+    return _polynomial("eval_legendre", n, x)
+
+
+def eval_chebyt(n: int, x: ArrayLike, /) -> "Tensor":
+    """Chebyshev's polynomial of the first kind, of degree n."""
+    return _polynomial("eval_chebyt", n, x)
+
+
+def eval_hermite(n: int, x: ArrayLike, /) -> "Tensor":
+    """Hermite's polynomial of degree n, as physicists scale it."""
+    return _polynomial("eval_hermite", n, x)
+
+
+def eval_laguerre(n: int, x: ArrayLike, /) -> "Tensor":
+    """Laguerre's polynomial of degree n."""
+    return _polynomial("eval_laguerre", n, x)
+
+
+def _polynomial(name: str, n: int, x: ArrayLike) -> "Tensor":
+    degree = operator.index(n)
+    if degree < 0:
+        raise ValueError(
+            explain(name, "no polynomial of this degree", got={"n": n}, expected="0, 1, ...")
+        )
+    (node,) = _real_operands(name, (x,))
+    return wrap(composed_special.orthogonal_polynomial(name, degree, node))
 
 
 # Bessel functions, all of them SciPy's.

@@ -339,6 +339,31 @@ def test_limits_of_pairs_are_those_of_scipy(name):
         assert_same(getattr(special, name)(x, y), getattr(scipy.special, name)(x, y))
 
 
+COMPOSED = ("exprel", "boxcox", "inv_boxcox", "huber", "pseudo_huber")
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_functions_that_are_formulas_have_scipys_limits(name):
+    others = np.array([0.0, 1, -1, 2, 0.5, 1e-5, -1e-9, -2])
+    arrays = [EDGES] if name == "exprel" else [a.ravel() for a in np.meshgrid(EDGES, others)]
+    arrays = arrays[::-1] if "huber" in name else arrays
+    if name == "pseudo_huber":  # SciPy's overflows for large ones
+        arrays = [a[np.abs(arrays[1]) != 1e300] for a in arrays]
+    with np.errstate(all="ignore"):
+        assert_same(getattr(special, name)(*arrays), getattr(scipy.special, name)(*arrays))
+
+
+@pytest.mark.parametrize("name", ["legendre", "chebyt", "hermite", "laguerre"])
+@pytest.mark.parametrize("degree", [0, 1, 2, 7])
+def test_orthogonal_polynomials_are_scipys(name, degree):
+    x = np.array([-2.0, -0.3, 0.0, 1.0, 1.7])
+    theirs = getattr(scipy.special, f"eval_{name}")
+    for found in (getattr(special, f"eval_{name}")(degree, x), theirs(degree, ng.tensor(x))):
+        np.testing.assert_allclose(found, theirs(degree, x), rtol=1e-12)
+    with pytest.raises(ValueError, match="no polynomial of this degree"):
+        getattr(special, f"eval_{name}")(-1, x)
+
+
 @pytest.mark.parametrize("n", [-3, -2, -1, 0, 1, 2, 5, 30])
 def test_yn_is_scipys(n):
     x = both(uniform(0, 100), [0.0, -0.0, 1e-200, 1e-8, -1.0, NAN])
@@ -394,6 +419,26 @@ DIFFERENTIABLE = {
     "scaled K": (lambda x: special.k0e(x) * special.k1e(x), np.array([0.3, 2.0, 400.0])),
     "yv": (lambda x: special.yv(-1.5, x), X),
     "zeta": (lambda q: special.zeta(3.0, q), X),
+    "exprel": (lambda x: special.exprel(x), np.array([0.0, 1e-9, 0.3, 0.6, -2.0])),
+    "boxcox": (
+        lambda x, p: special.boxcox(x, p) + special.inv_boxcox(x - 1, p / 2),
+        np.array([0.5, 1.0, 3.0, 1.5, 2.0]),
+        np.array([0.0, 0.0, 1e-7, 0.2, -0.7]),
+    ),
+    "huber": (
+        lambda d, r: special.huber(d, r) + special.pseudo_huber(d, r - 1),
+        X,
+        np.array([-3.0, 0.1, 1.0, 4.0, 0.0, -1.0, 2.0]),
+    ),
+    "polynomials": (
+        lambda x: (
+            special.eval_legendre(5, x)
+            + special.eval_chebyt(4, x)
+            + special.eval_hermite(3, x)
+            + special.eval_laguerre(4, x)
+        ),
+        X - 1.5,
+    ),
     "elliptic integrals": (
         lambda m: special.ellipk(m) + special.ellipe(m),
         np.array([-30.0, -0.11, -0.09, 0.0, 1e-9, 0.09, 0.11, 0.9]),
