@@ -89,6 +89,15 @@ def _scaled_bessel_k(order, x):
     return mp.besselk(order, x) * mp.exp(x)
 
 
+def _dawson(x):
+    return mp.sqrt(mp.pi) / 2 * mp.exp(-x * x) * mp.erfi(x)
+
+
+def _voigt(x, sigma, gamma):
+    z = mp.mpc(x, gamma) / (sigma * mp.sqrt(2))
+    return mp.re(mp.exp(-z * z) * mp.erfc(-1j * z)) / (sigma * mp.sqrt(2 * mp.pi))
+
+
 POSITIVE = both(uniform(0.01, 12), uniform(0, 170), spread(-200, 0))
 CASES = {
     "erfinv": Case(_erfinv, (uniform(-0.9999, 0.9999),), ulp=3),
@@ -192,6 +201,14 @@ CASES = {
     "lambertw": Case(
         lambda x: mp.re(mp.lambertw(x)), (both(uniform(-0.367, 3), spread(-100, 100)),), ulp=3.5
     ),
+    "ellipk": Case(mp.ellipk, (both(uniform(-1, 1), 1 - spread(-15, 0), -spread(0, 290)),), ulp=5),
+    "ellipkm1": Case(lambda p: mp.ellipk(1 - p), (spread(-15, 30),), ulp=5),
+    "ellipe": Case(mp.ellipe, (both(uniform(-1, 1), 1 - spread(-15, 0), -spread(0, 290)),), ulp=6),
+    "erfi": Case(mp.erfi, (both(uniform(-20, 20), spread(-9, 0)),), ulp=300),
+    "dawsn": Case(_dawson, (both(uniform(-20, 20), spread(-9, 0)),), ulp=100),
+    "voigt_profile": Case(
+        _voigt, (uniform(-9, 9, 60), uniform(0.1, 3, 60), uniform(0, 3, 60)), eps=5
+    ),
     "hyp1f1": Case(
         mp.hyp1f1, (uniform(0.1, 5, 60), uniform(0.1, 5, 60), uniform(-5, 5, 60)), eps=200
     ),
@@ -291,7 +308,7 @@ EDGES = np.array([0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, 700, -700, 1e300, -1e30
 UNARY = (
     "erf erfc erfinv erfcinv erfcx ndtr log_ndtr ndtri gamma rgamma gammaln loggamma psi expit "
     "logit log_expit entr j0 j1 y0 y1 i0 i1 i0e i1e k0 k1 k0e k1e exp1 expi "
-    "sici zeta gammasgn"
+    "sici zeta gammasgn ellipk ellipkm1 ellipe erfi dawsn wofz"
 )
 BINARY = "xlogy xlog1py rel_entr kl_div beta betaln gammainc gammaincc zeta iv ive kv kve yv"
 
@@ -320,6 +337,31 @@ def test_limits_of_pairs_are_those_of_scipy(name):
     x, y = (a.ravel() for a in np.meshgrid(values, values))
     with np.errstate(all="ignore"):
         assert_same(getattr(special, name)(x, y), getattr(scipy.special, name)(x, y))
+
+
+COMPOSED = ("exprel", "boxcox", "inv_boxcox", "huber", "pseudo_huber")
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_functions_that_are_formulas_have_scipys_limits(name):
+    others = np.array([0.0, 1, -1, 2, 0.5, 1e-5, -1e-9, -2])
+    arrays = [EDGES] if name == "exprel" else [a.ravel() for a in np.meshgrid(EDGES, others)]
+    arrays = arrays[::-1] if "huber" in name else arrays
+    if name == "pseudo_huber":  # SciPy's overflows for large ones
+        arrays = [a[np.abs(arrays[1]) != 1e300] for a in arrays]
+    with np.errstate(all="ignore"):
+        assert_same(getattr(special, name)(*arrays), getattr(scipy.special, name)(*arrays))
+
+
+@pytest.mark.parametrize("name", ["legendre", "chebyt", "hermite", "laguerre"])
+@pytest.mark.parametrize("degree", [0, 1, 2, 7])
+def test_orthogonal_polynomials_are_scipys(name, degree):
+    x = np.array([-2.0, -0.3, 0.0, 1.0, 1.7])
+    theirs = getattr(scipy.special, f"eval_{name}")
+    for found in (getattr(special, f"eval_{name}")(degree, x), theirs(degree, ng.tensor(x))):
+        np.testing.assert_allclose(found, theirs(degree, x), rtol=1e-12)
+    with pytest.raises(ValueError, match="no polynomial of this degree"):
+        getattr(special, f"eval_{name}")(-1, x)
 
 
 @pytest.mark.parametrize("n", [-3, -2, -1, 0, 1, 2, 5, 30])
@@ -377,6 +419,33 @@ DIFFERENTIABLE = {
     "scaled K": (lambda x: special.k0e(x) * special.k1e(x), np.array([0.3, 2.0, 400.0])),
     "yv": (lambda x: special.yv(-1.5, x), X),
     "zeta": (lambda q: special.zeta(3.0, q), X),
+    "exprel": (lambda x: special.exprel(x), np.array([0.0, 1e-9, 0.3, 0.6, -2.0])),
+    "boxcox": (
+        lambda x, p: special.boxcox(x, p) + special.inv_boxcox(x - 1, p / 2),
+        np.array([0.5, 1.0, 3.0, 1.5, 2.0]),
+        np.array([0.0, 0.0, 1e-7, 0.2, -0.7]),
+    ),
+    "huber": (
+        lambda d, r: special.huber(d, r) + special.pseudo_huber(d, r - 1),
+        X,
+        np.array([-3.0, 0.1, 1.0, 4.0, 0.0, -1.0, 2.0]),
+    ),
+    "polynomials": (
+        lambda x: (
+            special.eval_legendre(5, x)
+            + special.eval_chebyt(4, x)
+            + special.eval_hermite(3, x)
+            + special.eval_laguerre(4, x)
+        ),
+        X - 1.5,
+    ),
+    "elliptic integrals": (
+        lambda m: special.ellipk(m) + special.ellipe(m),
+        np.array([-30.0, -0.11, -0.09, 0.0, 1e-9, 0.09, 0.11, 0.9]),
+    ),
+    "erfi and dawsn": (lambda x: special.erfi(x) + special.dawsn(x), X - 1.5),
+    "wofz": (lambda x: special.wofz(x).real + 2 * special.wofz(x).imag, X - 1.5),
+    "voigt_profile": (lambda x, s, g: special.voigt_profile(x, s, g), X - 1.5, X, X[::-1] - 0.2),
     "sici": (lambda x: special.sici(x)[0] + special.sici(x)[1], X),
     "sine integral next to 0": (lambda x: special.sici(x)[0], np.array([0.0, 1e-4, -0.3, 0.49])),
     "bessel functions at 0": (
@@ -416,6 +485,29 @@ def gradient(f, *arrays):
 def test_the_slope_of_rgamma_at_the_poles_of_gamma():
     (slope,) = gradient(special.rgamma, np.array([0.0, -1.0, -2.0, -3.0]))
     np.testing.assert_allclose(slope, [1, -1, 2, -6], rtol=1e-14)
+
+
+def test_slopes_of_elliptic_integrals_next_to_their_ends():
+    m = np.array([0.0, 1e-12, -1e-5, 0.1, -0.1, 0.5, 1 - 1e-6, 1 - 1e-12, -1e3, -1e200])
+    with mp.workdps(60):
+        for f, exact in ((special.ellipk, mp.ellipk), (special.ellipe, mp.ellipe)):
+            for slope, x in zip(gradient(f, m)[0], m, strict=True):
+                step = mp.mpf(10) ** -20 * max(1, abs(x))
+                expected = (exact(x + step) - exact(x - step)) / (2 * step)
+                assert abs(slope - expected) <= 16 * 2.3e-16 * abs(expected), x
+    (slope,) = gradient(lambda m: special.ellipk(m) + 2 * special.ellipkm1(1 - m), np.ones(1))
+    np.testing.assert_array_equal(slope, [INF])
+    np.testing.assert_array_equal(gradient(special.ellipe, np.ones(1))[0], [-INF])
+
+
+def test_voigts_profile_without_a_width():
+    x, sigma, gamma = (np.array(a) for a in ([0.0, 2.0, 0.5, 0.0], [0.0, 0, 0, 1], [0.0, 0, 2, 0]))
+    with np.errstate(all="ignore"):
+        assert_same(
+            special.voigt_profile(x, sigma, gamma), scipy.special.voigt_profile(x, sigma, gamma)
+        )
+    slopes = gradient(special.voigt_profile, *(np.array([a]) for a in (0.5, 0.0, 2.0)))
+    np.testing.assert_allclose(np.ravel(slopes), [-2 / np.pi / 4.25**2, 0, -3.75 / np.pi / 4.25**2])
 
 
 @pytest.mark.thorough

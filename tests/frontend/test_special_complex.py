@@ -69,6 +69,10 @@ CASES = {
     "erfcx": Case(
         special.erfcx, lambda z: mp.exp(z * z) * mp.erfc(z), square(8, center=6.0), 60, True
     ),
+    "erfi": Case(special.erfi, mp.erfi, square(4), 60),
+    "wofz": Case(
+        special.wofz, lambda z: mp.exp(-z * z) * mp.erfc(-1j * z), square(8, center=6.0j), 60, True
+    ),
     "ndtr": Case(special.ndtr, _ndtr, square(7), 100),
     "log_ndtr": Case(special.log_ndtr, lambda z: mp.log(_ndtr(z)), square(1), 12),
     "gamma": Case(special.gamma, mp.gamma, MIXED, 60),

@@ -39,18 +39,9 @@ _UFUNCS = {
         "np.exp(scipy.special.gammaln(n + 1) - scipy.special.gammaln(k + 1) "
         "- scipy.special.gammaln(n - k + 1))"
     ),
-    "boxcox": "(x**lmbda - 1) / lmbda",
     "cosm1": "-2 * np.sin(x / 2) ** 2",
-    "eval_chebyt": "np.polynomial.chebyshev.chebval(x, np.eye(n + 1)[n])",
-    "eval_hermite": "np.polynomial.hermite.hermval(x, np.eye(n + 1)[n])",
-    "eval_laguerre": "np.polynomial.laguerre.lagval(x, np.eye(n + 1)[n])",
-    "eval_legendre": "np.polynomial.legendre.legval(x, np.eye(n + 1)[n])",
     "exp10": "10.0**x",
-    "exprel": "np.expm1(x) / x",
-    "huber": "np.where(np.abs(r) <= delta, r**2 / 2, delta * (np.abs(r) - delta / 2))",
-    "inv_boxcox": "(lmbda * y + 1) ** (1 / lmbda)",
     "poch": "np.exp(scipy.special.gammaln(z + m) - scipy.special.gammaln(z))",
-    "pseudo_huber": "delta**2 * (np.sqrt(1 + (r / delta) ** 2) - 1)",
 }
 # By the names of a distribution and of its method.
 _DISTRIBUTIONS = {
