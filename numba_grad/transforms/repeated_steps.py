@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node, leaf, record, recording
+from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node, Op, leaf, record, recording
 from numba_grad.graph.survey import NodeSurvey, survey_of
 from numba_grad.graph.types import CPU, TupleType, Type
 from numba_grad.immutable import NamedTuple
@@ -270,7 +270,7 @@ class RecordedGraph:
         """Take powers of one number, `beta**t` with Python's `t`, for the same operation of an
         exponent that is a number of each step."""
         exponents: dict[int, dict[int, int]] = {}  # by the number of the base and of the power
-        for number in self._numbers_of_powers():
+        for number in self._numbers_of(_SQUARE, _INTEGER_POWER):
             base = int(self.inputs[self.first_inputs[number]])
             exponent = self.nodes[number].params.get("exponent", 2)
             exponents.setdefault(base, {})[number] = exponent
@@ -290,11 +290,18 @@ class RecordedGraph:
                 given[number] = [base, leaves[type, exponent]]
                 own = self.signatures[number] % 2
                 self.signatures[number] = 2 * kinds.setdefault(type, kind + len(kinds)) + own
-        if given:
-            self._read_instead(given)
-            self.powers.update(given)
+        if not given:
+            return
+        self._read_instead(given)
+        self.powers.update(given)
+        # Large ones are recorded so.
+        for number in self._numbers_of(OPS["power"]):
+            type = self.nodes[number].type
+            if type in kinds:
+                self.signatures[number] = 2 * kinds[type] + self.signatures[number] % 2
 
-    def _numbers_of_powers(self) -> list[int]:
+    def _numbers_of(self, *ops: Op) -> list[int]:
+        """Nodes that are one of these operations, of a floating number, and may be in a loop."""
         # Of each signature one node says what it is.
         numbers = np.arange(len(self.nodes))
         example = np.full(self.signatures.max(initial=0) + 1, -1)
@@ -303,8 +310,7 @@ class RecordedGraph:
         found = np.zeros(len(example), bool)
         for signature in np.flatnonzero(example >= 0).tolist():
             x = self.nodes[example[signature]]
-            is_power = x.op is _SQUARE or x.op is _INTEGER_POWER
-            found[signature] = is_power and x.shape == () and x.dtype.kind == "f"
+            found[signature] = x.op in ops and x.shape == () and x.dtype.kind == "f"
         return np.flatnonzero(found[self.signatures]).tolist()
 
     def _number_of_row(self, x: int | BaseRow) -> int:
