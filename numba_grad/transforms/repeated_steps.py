@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node, leaf, record, recording
+from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node, Op, leaf, record, recording
 from numba_grad.graph.survey import NodeSurvey, survey_of
 from numba_grad.graph.types import CPU, MOST_WRITTEN_OUT, TupleType, Type
 from numba_grad.immutable import NamedTuple
@@ -119,7 +119,6 @@ class RecordedGraph:
         self.read_within: dict[int, RowPart] = {}  # those of them that read a part of what was
         self.read_earlier: set[int] = set()  # and of others, that the array has had before
         self.windows: set[int] = set()  # of several rows, whose inputs are these rows
-        self.powers: set[int] = set()  # whose second input is the exponent
         self.base_rows: dict[BaseRow, int] = {}  # those that no step has assigned, as numbers
         self.moved: Collection[Node] = ()  # what stands before others that were recorded earlier
         self.any_rows = False  # whether each step may read any row of an array
@@ -129,7 +128,7 @@ class RecordedGraph:
             self._take_few_rows_for_operations()
             self._read_assigned_rows()
         self._take_written_parts()
-        self._take_powers()
+        self.powers = self._take_powers()
         # Whether a node changes an array that is no part of a loop.
         kinds = self.row_accesses
         self.are_written = (kinds == RowAccess.ASSIGNS) | (kinds == RowAccess.WRITES)
@@ -265,11 +264,11 @@ class RecordedGraph:
             first = self.first_inputs[number]
             self.inputs[first : first + len(numbers)] = numbers
 
-    def _take_powers(self) -> None:
+    def _take_powers(self) -> set[int]:
         """Take powers of one number, `beta**t` with Python's `t`, for the same operation of an
-        exponent that is a number of each step."""
+        exponent that is a number of each step, and their second input. Returns them."""
         exponents: dict[int, dict[int, int]] = {}  # by the number of the base and of the power
-        for number in self._numbers_of_powers():
+        for number in self._numbers_of(_SQUARE, _INTEGER_POWER):
             base = int(self.inputs[self.first_inputs[number]])
             exponent = self.nodes[number].params.get("exponent", 2)
             exponents.setdefault(base, {})[number] = exponent
@@ -289,11 +288,18 @@ class RecordedGraph:
                 given[number] = [base, leaves[type, exponent]]
                 own = self.signatures[number] % 2
                 self.signatures[number] = 2 * kinds.setdefault(type, kind + len(kinds)) + own
-        if given:
-            self._read_instead(given)
-            self.powers.update(given)
+        if not given:
+            return set()
+        self._read_instead(given)
+        # Large ones are recorded so.
+        for number in self._numbers_of(OPS["power"]):
+            type = self.nodes[number].type
+            if type in kinds:
+                self.signatures[number] = 2 * kinds[type] + self.signatures[number] % 2
+        return set(given)
 
-    def _numbers_of_powers(self) -> list[int]:
+    def _numbers_of(self, *ops: Op) -> list[int]:
+        """Nodes that are one of these operations, of a floating number, and may be in a loop."""
         # Of each signature one node says what it is.
         numbers = np.arange(len(self.nodes))
         example = np.full(self.signatures.max(initial=0) + 1, -1)
@@ -302,8 +308,7 @@ class RecordedGraph:
         found = np.zeros(len(example), bool)
         for signature in np.flatnonzero(example >= 0).tolist():
             x = self.nodes[example[signature]]
-            is_power = x.op is _SQUARE or x.op is _INTEGER_POWER
-            found[signature] = is_power and x.shape == () and x.dtype.kind == "f"
+            found[signature] = x.op in ops and x.shape == () and x.dtype.kind == "f"
         return np.flatnonzero(found[self.signatures]).tolist()
 
     def _number_of_row(self, x: int | BaseRow) -> int:
