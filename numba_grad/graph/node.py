@@ -115,7 +115,7 @@ class Op:
     samples: tuple[tuple[float, float], ...] = ()  # tests: (low, high) of each input
     dtypes: str = "fdFD"  # tests: numpy type characters that inputs may have
     example: Callable[..., Any] | None = None  # tests: rng -> list of (input arrays, params)
-    kinks: tuple[float, ...] = ()  # tests: where finite differences do not apply
+    kinks: tuple[float, ...] = ()  # for the docs: where it has no derivative
     extras: dict[str, Any] = field(default_factory=dict)  # what only one family needs
     jvp: Callable[..., Any] | None = None
     # jvp(tangents, out, *inputs, **params) -> the tangent of the result, of exactly its type, or
