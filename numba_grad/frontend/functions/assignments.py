@@ -23,7 +23,6 @@ from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import broadcast_to, cast, flattened, placed, reshape
 from numba_grad.ops.index_expressions import assign_index
 from numba_grad.ops.indexing import gather, scatter_set
-from numba_grad.ops.matrices import is_diagonal
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensors.tensor import Tensor
@@ -220,8 +219,10 @@ def fill_diagonal(x: "Tensor", val: ArrayLike, wrap: bool = False) -> None:
     values = cycled(values, len(places))
     if rank == 2 and node.shape[0] == node.shape[1]:
         # A choice fuses with what computes the matrix.
-        column = reshape(values, (len(places), 1))
-        views.assign(x, OPS["where"](is_diagonal(*node.shape), column, node))
+        count = len(places)
+        number = OPS["iota"](size=count, dtype=INT64)
+        is_diagonal = OPS["equal"](reshape(number, (count, 1)), number)
+        views.assign(x, OPS["where"](is_diagonal, reshape(values, (count, 1)), node))
         return
     written = assign_index(flattened(node), slice(0, stop, step), values)
     views.assign(x, reshape(written, node.shape))
