@@ -203,8 +203,9 @@ class Sources:
             strict=True,
         ):
             whole = nodes[x].shape
-            # A parameter that is differentiated, most often. An input has no edge to follow.
-            while self.degrees[x] and nodes[x].op.name in RENAMINGS:
+            # A parameter that is differentiated, most often. An input has no edge to follow. What
+            # is in memory under another name is read there.
+            while self.degrees[x] and self.is_free[x] and nodes[x].op.name in RENAMINGS:
                 x = int(self.edges[self.graph.starts[x]])
             array, first, is_sliced = pieces.get(x, (x, 0, False))
             if array == x and self.is_free[x]:
