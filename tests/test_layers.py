@@ -54,6 +54,7 @@ SELDOM = {
     "numba_grad.frontend.tensors.sparse_products",
     "numba_grad.graph.native_walks",
     "numba_grad.transforms.carried_parts",
+    "numba_grad.transforms.elements_of_branches",
     "numba_grad.transforms.former_values",
     "numba_grad.transforms.joined_products",
     "numba_grad.transforms.ragged_steps",

@@ -47,6 +47,21 @@ def again_and_again(p):
     return np.sum(y * np.arange(STEPS))
 
 
+def a_part_of_what_is_written_is_read(p):
+    """A product with a part of the array, whose result goes on under another name."""
+    y, z, w = np.zeros(STEPS), np.zeros(STEPS), np.zeros((STEPS, 2))
+    h = np.zeros(2)
+    m = np.eye(3) * p[2]
+    y[0] = p[0]
+    for k in range(1, STEPS):
+        w[k, 1] += np.tanh(0.5 * z[k - 1])
+        if p[1] < 0.9:
+            m[1, 0] += y[k - 1]
+            h = np.tanh(m[:2, :2] @ h)
+            z[k] -= p[1]
+    return y[-1] + z[-1] + np.sum(w) + np.sum(h)
+
+
 def overlapping(p):
     y = np.zeros(STEPS)
     for k in range(1, STEPS - 2):
@@ -93,6 +108,7 @@ PROGRAMS = [
     one_or_the_other,
     only_some_write,
     again_and_again,
+    a_part_of_what_is_written_is_read,
     overlapping,
     exchanged,
     all_of_it_is_read,

@@ -7,6 +7,7 @@ import numpy as np
 
 from numba_grad.compiler.known_bodies import known_body
 from numba_grad.errors import ShapeError, explain
+from numba_grad.fresh_thread import imported
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, is_weak, wrap
 from numba_grad.frontend.inputs.changed_arguments import change, returning_arguments
@@ -24,7 +25,6 @@ from numba_grad.graph.node import Node, argument
 from numba_grad.graph.types import array_type
 from numba_grad.ops.families import cast
 from numba_grad.transforms.branches import branch, with_common_arguments
-from numba_grad.transforms.elements_of_branches import put_back, with_elements_apart
 
 __all__ = ["cond", "switch"]
 
@@ -180,8 +180,9 @@ def _switch(
     if not first.target.outputs:
         return trees.unflatten(first.structure, [])
     operands_of_all = [*given, *captured]
-    targets, inputs, written = with_elements_apart(targets, operands_of_all, known_body)
-    results = put_back(branch(index, targets, inputs), written)
+    elements = imported("numba_grad.transforms.elements_of_branches")
+    targets, inputs, written = elements.with_elements_apart(targets, operands_of_all, known_body)
+    results = elements.put_back(branch(index, targets, inputs), written)
     return trees.unflatten(first.structure, map(wrap, results))
 
 
