@@ -290,8 +290,8 @@ def test_several_selections_and_assignments(taken):
 
 
 def test_half_of_an_array_that_steps_read_and_write(taken):
-    x = points(400)
-    half = np.random.default_rng(3).random(400) < 0.4
+    x = points(1000)
+    half = np.random.default_rng(3).random(1000) < 0.4
 
     def f(x):
         u, rate = x.copy(), np.sin(x)

@@ -9,7 +9,7 @@ import pytest
 import numba_grad as ng
 import numba_grad.numpy as np
 from numba_grad.config import configure
-from numba_grad.frontend.derivatives import differentiation
+from numba_grad.frontend.derivatives import own_history
 from numba_grad.graph import walk
 from tests.counting import functions_entered
 from tests.transforms.loop_programs import (
@@ -506,7 +506,7 @@ def test_a_function_walks_a_long_history_once(transform, monkeypatch):
         walked.append(len(found.nodes))
         return found
 
-    monkeypatch.setattr(differentiation, "history_of", counted)
+    monkeypatch.setattr(own_history, "history_of", counted)
     x = ng.tensor([0.5, 1.0], requires_grad=True)
     with configure(engine="reference"):
         found = transform(f)(numpy.array([0.5, 1.0]))
