@@ -228,15 +228,16 @@ class Decisions:
 
     def number(self, number: int, function: Callable[..., Any], *values: Any) -> Any:
         """`int(x)`, `float(x)`, `bool(x)`, `round(x)`."""
-        x = values[0] if len(values) == 1 else None
-        if function not in _NUMBERS or not _is_undecided(x) or x.size != 1 or x.dtype.kind == "c":
+        x = values[0] if len(values) == 1 and _is_undecided(values[0]) else None
+        if x is None or function not in _NUMBERS or x.size != 1 or x.dtype.kind == "c":
             return function(*values)
         if function is bool:
             return handle_like(True, condition_node(self._sites[number], x))
         node = reshape(x._node, ())
         if function is round:
-            return handle_like(0, cast(OPS["rint"](node), np.dtype(int)))
-        return handle_like(function(), cast(node, np.dtype(function)))
+            node = OPS["rint"](node)
+        kind = float if function is float else int
+        return handle_like(kind(), cast(node, np.dtype(kind)))
 
     def and_(self, number: int, first: Any, *rest: Part) -> Any:
         """`first and rest[0]() and ...`"""
