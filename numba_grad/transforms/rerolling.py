@@ -43,6 +43,7 @@ from numba_grad.transforms.rows_of_steps import (
     flipped,
     rows_in_front,
 )
+from numba_grad.transforms.steps_before import is_followed
 from numba_grad.transforms.steps_of_loop import WHICH_ROW, Reads
 from numba_grad.transforms.written_parts import WrittenPart, parts_written_in
 
@@ -252,8 +253,9 @@ class _Loop(ResultsOfSteps):
             given = [self.recorded.node(y) for y in self.recorded.inputs_of(number)]
             with recording(x.requires_grad):
                 x = record(x.op, tuple(given), x.params)
-        goes_on = self.recorded.nodes[self.steps.first + place].requires_grad
-        return x if goes_on or not x.requires_grad else OPS["detach"](x)
+        if not x.requires_grad or self.recorded.nodes[self.steps.first + place].requires_grad:
+            return x
+        return x if is_followed(self.recorded, self.steps, place) else OPS["detach"](x)
 
     def _rows_of_steps(self) -> list[Read] | None:
         """The arrays that steps read one row of each, with what reads it; of passes of a loop

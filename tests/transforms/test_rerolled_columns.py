@@ -234,3 +234,23 @@ def test_rows_of_two_axes_of_one_array() -> None:
         ahead, behind = (float(f(p + s * direction)) for s in (step, -step))
         numpy.testing.assert_allclose(gradient[k], (ahead - behind) / (2 * step), rtol=1e-7)
     numpy.testing.assert_allclose(value, ng.jit(f)(p), rtol=1e-13)
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_a_row_of_an_argument_before_rows_of_constants(first):
+    """The array has a gradient, the rows that the steps assign have none."""
+    rows = np.random.default_rng(0).normal(size=(130, 2))
+
+    def f(p):
+        y, w = ng.zeros(130), ng.zeros((130, 2))
+        w[:first] = rows[:first]
+        w[first] = p
+        for k in range(first + 1, 130):
+            w[k] = rows[k]
+            y[k] = np.tanh(np.tanh(w[k - 1, 0])) * w[k - 1, 1]
+        return np.sum(y**2)
+
+    p = np.array([0.5, 1.5])
+    expected = [(f(p + h) - f(p - h)).item() / 2e-6 for h in 1e-6 * np.eye(2)]
+    for gradient in (ng.grad(f), ng.jit(ng.grad(f))):
+        np.testing.assert_allclose(gradient(p), expected, rtol=1e-6)
