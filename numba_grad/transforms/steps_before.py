@@ -240,13 +240,19 @@ class Comparison:
 
 
 def is_followed(recorded: RecordedGraph, steps: Steps, place: int) -> bool:
-    """Whether what reads this place of the steps before has a gradient, as what reads an array has
-    of which some other row has one."""
-    return any(
-        recorded.nodes[own].requires_grad
+    """Whether something with a gradient is made of what reads this place of the steps before: what
+    reads an array of which some other row has one counts as having one itself."""
+    own = range(steps.first, steps.first + steps.period)
+    readers = {
+        k
+        for k in own
+        if recorded.nodes[k].requires_grad
         and any(
             x < steps.first and (x - steps.first - place) % steps.period == 0
-            for x in recorded.inputs_of(own)
+            for x in recorded.inputs_of(k)
         )
-        for own in range(steps.first, steps.first + steps.period)
+    }
+    return any(
+        recorded.nodes[k].requires_grad and not readers.isdisjoint(recorded.inputs_of(k))
+        for k in own
     )
