@@ -236,6 +236,7 @@ def new_node(
 
 LEAF = Op("leaf", "leaf", (), _no_infer)  # has a value from the start
 NUMBERS = Op(NUMBERS_NAME, "leaf", (), _no_infer)  # the same; what users wrote down as lists
+HOLDING = (LEAF, NUMBERS)  # leaves with a value
 ARGUMENT = Op("argument", "leaf", (), _no_infer)  # a traced function's parameter: no value
 
 

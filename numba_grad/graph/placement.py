@@ -4,9 +4,13 @@ What has the device "cpu" goes along with operands on another one if it is 0-d, 
 it is computed from literals alone (the zeros of a derivative) and from lists of numbers: such
 values are made wherever they are needed. Everything else is moved by `to_device`, on the user's own
 line.
+
+Arguments that stand for such values go along as well, while a body is traced of which nobody knows
+yet where it will run (`undecided`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from numba_grad.errors import DeviceError, explain
@@ -21,6 +25,7 @@ LITERALS = ("literal", "iota")
 NUMBERS_NAME = "numbers"
 
 _is_in_use = False
+_undecided: set[Any] = set()
 
 
 def is_in_use() -> bool:
@@ -72,6 +77,18 @@ def goes_along(node: Any) -> bool:
     return node.type.device == CPU and (node.shape == () or is_made_of_literals(node))
 
 
+@contextmanager
+def undecided(arguments: Sequence[Any], values: Sequence[Any]) -> Iterator[None]:
+    """While the body of a loop or a branch is traced on the CPU: those of its arguments that go
+    along, as their first values do."""
+    own = [x for x, value in zip(arguments, values, strict=True) if goes_along(value)]
+    _undecided.update(own)
+    try:
+        yield
+    finally:
+        _undecided.difference_update(own)
+
+
 def is_made_of_literals(node: Any) -> bool:
     """Whether nothing in memory is needed to compute `node`, but numbers: 0-d values, and lists."""
     stack = [node]
@@ -85,11 +102,17 @@ def is_made_of_literals(node: Any) -> bool:
         is_leaf = not node.inputs and node.op.family not in LITERALS
         if node.type.device != CPU:
             return False
-        if is_leaf and node.shape != () and node.op.name != NUMBERS_NAME:
+        if is_leaf and node.shape != () and not _is_on_no_device(node):
             return False
         if not is_leaf:
             stack += node.inputs
     return True
+
+
+def _is_on_no_device(leaf: Any) -> bool:
+    if leaf.op.name == NUMBERS_NAME:
+        return not leaf.requires_grad  # or a gradient would have to be somewhere
+    return leaf in _undecided
 
 
 def _mixed(op: Any, inputs: tuple[Any, ...], device: str) -> DeviceError:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.graph.node import LEAF, NUMBERS, OPS, Node, leaf, record, recording
+from numba_grad.graph.node import HOLDING, OPS, Node, leaf, record, recording
 from numba_grad.graph.survey import are_free
 from numba_grad.graph.types import CPU, TupleType
 from numba_grad.graph.walk import toposort
@@ -125,7 +125,7 @@ class _JoinedSteps:
         inner = {x for column in self.columns.values() for x in column}
         if not inner.isdisjoint(fixed):
             raise _Different
-        if not all(are_free([x for x in inner if x.op not in (LEAF, NUMBERS)])):
+        if not all(are_free([x for x in inner if x.op not in HOLDING])):
             raise _Different
         self.lengths = self._lengths()
         self.axes = {x: self._ragged_axis(x) for x in self.order}
@@ -235,13 +235,13 @@ class _JoinedSteps:
     def _is_same(self, node: Node) -> bool:
         if self.axes[node] is not None or not all(map(self._is_known, node.inputs)):
             return False
-        return node.op not in (LEAF, NUMBERS) and all(
+        return node.op not in HOLDING and all(
             x.params is node.params or x.params == node.params for x in self.columns[node]
         )
 
     def _made(self, node: Node, forms: dict[Node, Node]) -> Node:
         """What a node is for all rows, or, for all steps."""
-        if node.op in (LEAF, NUMBERS, _LITERAL):
+        if node.op in (*HOLDING, _LITERAL):
             made = self._of_values(node, forms)
         elif node.op is _SLICE:
             [x] = node.inputs

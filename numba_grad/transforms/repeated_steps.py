@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.graph.node import LEAF, NO_PARAMS, NUMBERS, OPS, Node, Op, leaf, record, recording
+from numba_grad.graph.node import HOLDING, NO_PARAMS, OPS, Node, Op, leaf, record, recording
 from numba_grad.graph.survey import NodeSurvey, survey_of
 from numba_grad.graph.types import CPU, MOST_WRITTEN_OUT, TupleType, Type
 from numba_grad.immutable import NamedTuple
@@ -51,7 +51,6 @@ _MOST_INSIDE = 8  # times that a step may say the same: more are a loop of its o
 _SHORT = 600  # operations of a step that is compiled as a whole, whatever it repeats
 _SLICE, _RESHAPE = OPS["slice"], OPS["reshape"]
 _SQUARE, _INTEGER_POWER = OPS["square"], OPS["integer_power"]
-_NUMBERS = (LEAF, NUMBERS)
 _POWERS = 3 ** np.arange(21)
 
 
@@ -158,7 +157,7 @@ class RecordedGraph:
 
     def _elements_of(self, x: Node) -> object:
         """What is the same for arrays that may stand for each other, whatever is done to one."""
-        if x.op is not LEAF or x.value is None or not len(x.shape) > 0 or x.requires_grad:
+        if x.op not in HOLDING or x.value is None or not len(x.shape) > 0 or x.requires_grad:
             return x
         if x.type.size > LARGEST_VALUE or x.type.device != CPU or self.is_read_at_calls(x):
             return x
@@ -423,7 +422,7 @@ class RecordedGraph:
     def known_value(self, number: int) -> np.ndarray | None:
         """Of a number or an array that is the same in all runs."""
         x = self.node(number)
-        if x.op not in _NUMBERS or x.requires_grad or self.is_read_at_calls(x):
+        if x.op not in HOLDING or x.requires_grad or self.is_read_at_calls(x):
             return None
         return x.value if x.type.device == CPU else None
 
@@ -671,7 +670,7 @@ def _types_of_numbers(
     codes: dict[int | tuple[int, Hashable], int] = {}  # by identity of the type
     found, offsets = np.zeros((2, max(1, len(others))), np.int64)
     for k, x in enumerate(others):
-        if x.op not in _NUMBERS or x.value is None or x.requires_grad:
+        if x.op not in HOLDING or x.value is None or x.requires_grad:
             continue
         type = x.type
         if type.size > LARGEST_VALUE or type.device != CPU:

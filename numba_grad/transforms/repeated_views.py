@@ -9,7 +9,7 @@ gradient; where nobody holds them any more, one is as good as all.
 from collections.abc import Collection, Container, Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from numba_grad.graph.node import LEAF, NO_PARAMS, OPS, Node, SharedParams
+from numba_grad.graph.node import HOLDING, NO_PARAMS, OPS, Node, SharedParams
 from numba_grad.graph.types import CPU
 from numba_grad.graph.walk import is_nobodys, needed_for
 
@@ -75,7 +75,7 @@ def without_repetitions(
     replaced = instead.keys()
     for node in order:
         for x in node.inputs:
-            if x.op is LEAF and x not in same:
+            if x.op in HOLDING and x not in same:
                 earlier = same[x] = arrays.first_equal_to(x)
                 # As `dt * mask`, which NumPy makes anew in each step of a function that is traced.
                 is_large = read_at_calls is not None and x.type.size > smallest

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.graph.node import LEAF, OPS, Node, leaf
+from numba_grad.graph.node import HOLDING, OPS, Node, leaf
 from numba_grad.graph.survey import are_free
 from numba_grad.graph.types import CPU
 from numba_grad.immutable import NamedTuple
@@ -190,7 +190,7 @@ def _known(x: Node, read_at_calls: "ReadAtCalls | None") -> np.ndarray | None:
     shape = x.shape
     if x.op.name == "broadcast_to" and x.inputs:
         [x] = x.inputs
-    if x.op is not LEAF or x.value is None or x.type.device != CPU:
+    if x.op not in HOLDING or x.value is None or x.type.device != CPU:
         return None
     if read_at_calls is not None and read_at_calls.place_of(x) is not None:
         return None

@@ -46,6 +46,62 @@ def test_scan(gpu, reverse):
     assert_same(replayed(0.4, xs), ng.value_and_grad(f, (0, 1))(0.4, XS))
 
 
+def by_scan(k):
+    (x, _), ys = ng.scan(
+        lambda state, t: ((state[0] * k + state[1] * t, state[1] @ ng.eye(3)), state[0]),
+        (ng.zeros(3), ng.ones(3)),
+        ng.linspace(0.1, 0.4, 5),
+    )
+    return (x * ng.sum(ys, 0)).sum()
+
+
+def by_rows_alone(k):
+    return ng.scan(lambda state, row: (state, row * k), 0.0, ng.ones((5, 3)))[1].sum()
+
+
+def by_fori_loop(k):
+    start = ng.exp(-ng.linspace(0.0, 1.0, 3))
+    return ng.fori_loop(0, 7, lambda _, u: u + k * (ng.roll(u, 1) - u), start).sum()
+
+
+def by_while_loop(k):
+    def goes_on(state):
+        return (state[0] < 5.0 * k).any()
+
+    x, _ = ng.while_loop(goes_on, lambda s: (s[0] + s[1] * k, s[1]), (ng.zeros(3), ng.ones(3)))
+    return (x * x).sum()
+
+
+def by_loop_in_loop(k):
+    def step(_, x):
+        return ng.fori_loop(0, 3, lambda _, y: y * k + 0.1, x)
+
+    return ng.fori_loop(0, 4, step, ng.array([0.1, 0.2, 0.3])).sum()
+
+
+def by_cond(k):
+    return ng.cond(k.sum() > 0, lambda x: x * k, lambda x: x - k, ng.array([1.0, 2.0, 3.0])).sum()
+
+
+def by_checkpoint(k):
+    return ng.checkpoint(lambda x: ng.sin(x * k))(ng.arange(3.0)).sum()
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        *(by_scan, by_rows_alone, by_fori_loop, by_while_loop, by_loop_in_loop, by_cond),
+        by_checkpoint,
+    ],
+)
+def test_states_that_begin_as_numbers_on_no_device(gpu, f):
+    k = np.array([0.2, 0.3, 0.4])
+    on_gpu = ng.tensor(k, device=gpu)
+    expected = ng.value_and_grad(f)(k)
+    assert_same(ng.value_and_grad(f)(on_gpu), expected)
+    assert_same(ng.jit(ng.value_and_grad(f))(on_gpu), expected)
+
+
 @pytest.mark.thorough
 def test_second_derivatives_and_forward_mode_of_scan(gpu):
     xs = ng.tensor(XS, device=gpu)

@@ -216,6 +216,8 @@ def test_numbers_that_are_on_no_device_go_along(gpu, x):
         (x * ng.hanning(4) + ng.arange(4.0), a * np.hanning(4) + np.arange(4.0)),
         (x + ng.linspace(0, 1, 4) * ng.geomspace(1, 8, 4), a + np.linspace(0, 1, 4) * [1, 2, 4, 8]),
         (ng.jit(lambda x: x * [1, 2, 3, 4])(x), a * [1, 2, 3, 4]),
+        (x * ng.array([1, 2, 3, 4]), a * [1, 2, 3, 4]),
+        (ng.jit(lambda x: ng.asarray([0.5] * 4) @ x.T)(x), a.sum(1) / 2),
     ):
         assert found.device == gpu
         np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-14)
@@ -226,6 +228,16 @@ def test_numbers_that_are_on_no_device_go_along(gpu, x):
     y[0] = [5, 6, 7, 8]
     y *= [1, 2, 3, 4]
     np.testing.assert_array_equal(y[0].tolist(), [5, 12, 21, 32])
+    z = ng.array([0.0, 0.0])
+    z[1] = x[2, 3]
+    assert z.device == gpu and z.tolist() == [0.0, 2.0]
+
+
+def test_a_leaf_of_the_cpu_does_not_go_along(gpu, x):
+    for leaf in (ng.array([1.0, 2, 3, 4]), ng.tensor([1.0, 2, 3, 4], requires_grad=True)):
+        leaf.requires_grad_()
+        with pytest.raises(DeviceError, match="different devices, cpu and cuda"):
+            x * leaf
 
 
 def test_masks_indices_and_parameters_may_be_on_the_cpu(gpu, x):

@@ -31,7 +31,7 @@ from numba_grad.frontend.inputs.arrays import (
 from numba_grad.frontend.inputs.constants import check_constant
 from numba_grad.frontend.inputs.devices import device_kind, device_name, on_device
 from numba_grad.frontend.inputs.tracing import is_tracing
-from numba_grad.graph.node import LEAF, OPS, Node, leaf
+from numba_grad.graph.node import LEAF, OPS, Node, leaf, numbers
 from numba_grad.graph.types import as_dtype
 from numba_grad.ops.families import broadcast_to, cast, placed, reshape
 from numba_grad.ops.families import full as constant
@@ -164,7 +164,10 @@ def asarray(
     if isinstance(obj, (list, tuple)):
         node = stacked_tensors(obj)
         if node is None:
-            return _array(_leaf_of(obj, as_optional_dtype(dtype), device, copy is not False))
+            wanted = as_optional_dtype(dtype)
+            if device is None:
+                return _array(numbers(own_array(obj, wanted, copy=copy is not False)))
+            return _array(_leaf_of(obj, wanted, device, copy is not False))
         if copy is False:
             raise ValueError(
                 explain("asarray", "a copy is needed to join tensors", got={"copy": False})

@@ -21,7 +21,7 @@ from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, next_serial, recording
-from numba_grad.graph.placement import goes_along
+from numba_grad.graph.placement import goes_along, undecided
 from numba_grad.graph.traced_bodies import check_inside, tracing_body
 from numba_grad.graph.types import CPU, MOST_WRITTEN_OUT, Type
 from numba_grad.graph.walk import in_order_of_recording, substitute, toposort
@@ -53,12 +53,15 @@ def traced(
     *,
     is_repeated: bool = True,
     device: str = CPU,
+    nodes: Sequence[Node] = (),
 ) -> Traced:
     """`f`, called with the arguments `structure` of arrays of these types.
 
     `given`: what the first of them stand for; Python numbers are weakly typed inside as well.
     `name`: of the graph, by default that of `f`. `is_repeated`: whether to compute before it what
     does not depend on its arguments. `device`: where what is made of numbers alone is, too.
+    `nodes`: the first arguments, or what they are rows of: what goes along with arrays on a GPU
+    does so inside.
     """
     check_function(operation, f)
     first_serial = next_serial()
@@ -72,6 +75,7 @@ def traced(
             tracing_body(operation, name_of(f), arguments, inside, first_serial) as body,
             order.scope(order.new_argument) as scope,
             noting_raised() as raised,
+            undecided(arguments[: len(nodes)], nodes),
         ):
             out = f(*trees.unflatten(structure, stand_ins))
             leaves, out_structure = trees.flatten(out)
@@ -83,10 +87,13 @@ def traced(
         if device != CPU:
             outputs = on_device_of_body(operation, outputs, device)
         captured = _captured(outputs, arguments, first_serial, is_repeated)
-        own = [argument(node.type, is_inexact(node.dtype)) for node in captured]
+        # Numbers of the CPU are moved along.
+        homes = [x.type if x.type.device != CPU else x.type.on(device) for x in captured]
+        own = [argument(type, is_inexact(type.dtype)) for type in homes]
         # Stand-ins as well: what rules of `custom_vjp` have kept of them is rebuilt from this.
         replaced = dict(zip([*captured, *inside], [*own, *arguments], strict=True))
-        outputs = substitute(outputs, replaced, _without_identity)
+        with undecided([*arguments[: len(nodes)], *own], [*nodes, *captured]):
+            outputs = substitute(outputs, replaced, _without_identity)
         without_repeated_views(in_order_of_recording(toposort(outputs)), outputs)
     target = known_body(CallTarget(name or name_of(f), [*arguments, *own], outputs))
     communicators = [communicator for communicator, _ in scope.said.values()]

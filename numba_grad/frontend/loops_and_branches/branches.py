@@ -138,7 +138,16 @@ def _switch(
 
     def trace(f: Callable[..., Any]) -> Traced:
         types = [x.type for x in given]
-        return traced(operation, f, types, structure, leaves, is_repeated=False, device=device)
+        return traced(
+            operation,
+            f,
+            types,
+            structure,
+            leaves,
+            is_repeated=False,
+            device=device,
+            nodes=given,
+        )
 
     while True:
         given = on_device_of_body(operation, given, device)

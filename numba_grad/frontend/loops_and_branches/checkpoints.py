@@ -13,12 +13,15 @@ from numba_grad.frontend.inputs.changed_arguments import change, returning_argum
 from numba_grad.frontend.loops_and_branches.bodies import (
     check_function,
     communicated,
+    device_of,
     first_token,
     traced,
     with_token,
 )
 from numba_grad.graph.node import OPS
-from numba_grad.graph.types import Type
+from numba_grad.graph.placement import goes_along
+from numba_grad.graph.types import CPU, Type
+from numba_grad.ops.families import placed
 from numba_grad.transforms.call import call
 from numba_grad.transforms.kept_values import Policy
 
@@ -174,7 +177,12 @@ def _recomputing(
 ) -> Any:
     leaves, structure = trees.flatten(args)
     given = [as_node(x) for x in leaves]
-    body = traced("checkpoint", f, [x.type for x in given], structure, leaves)
+    body = traced("checkpoint", f, [x.type for x in given], structure, leaves, nodes=given)
+    device = device_of([*given, *body.captured])
+    numbers = [x for x in given if x.shape and device != CPU and goes_along(x)]
+    if numbers:
+        given = [placed(x, device) if x in numbers else x for x in given]
+        body = traced("checkpoint", f, [x.type for x in given], structure, leaves)
     if body.changed and not returns_changed:
         whole = returning_arguments(f, body.changed)
         out, after = _recomputing(whole, args, policy, returns_changed=True)

@@ -151,7 +151,16 @@ def _scan(
         )[1]
         types = [*[x.type for x in carried], *row_types]
         step = checked_step(operation, f, structure)
-        body = traced(operation, step, types, pair_structure, given, name, device=device)
+        body = traced(
+            operation,
+            step,
+            types,
+            pair_structure,
+            given,
+            name,
+            device=device,
+            nodes=[*carried, *rows],
+        )
         if body.communicates:
             for communicator in body.communicators:
                 namespace("mpi").all_ranks.agree_on_steps(operation, count, communicator)

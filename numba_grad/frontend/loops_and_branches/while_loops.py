@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -105,14 +106,15 @@ class WhileLoop:
         while True:
             carried = on_device_of_body(operation, carried, device)
             types = [x.type for x in carried]
-            body = traced(operation, step, types, arguments, given, self.label, device=device)
+            trace = partial(traced, operation, device=device, nodes=carried)
+            body = trace(step, types, arguments, given, self.label)
             if not body.communicates:
                 if body.structure != structure:
                     what = "val after a step", body.structure, structure
                     raise TypeError(trees.structure_mismatch(operation, *what))
                 if promote(given, carried, body):
                     continue
-            test = traced(operation, self.test, types, arguments, given, device=device)
+            test = trace(self.test, types, arguments, given)
             if test.communicates:
                 return self._carrying_condition()
             if body.communicates:
