@@ -38,6 +38,7 @@ def check(node, *arrays):
     return value
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values(dtype):
     for m, n, k in ((5, 7, 3), (17, 19, 20)):

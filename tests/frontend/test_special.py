@@ -219,7 +219,7 @@ def value_of(name, *arrays):
     return np.asarray(getattr(special, name)(*arrays))
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=9)
 @pytest.mark.parametrize("name", CASES)
 def test_error_is_below_the_stated_bound(name):
     case = CASES[name]
@@ -288,7 +288,7 @@ def test_float32_does_not_overflow_on_the_way():
     )
 
 
-@pytest.mark.thorough(every=4)
+@pytest.mark.thorough(every=8)
 @pytest.mark.parametrize("name", CASES)
 def test_float32_agrees_with_float64_and_stays_float32(name):
     with np.errstate(all="ignore"):

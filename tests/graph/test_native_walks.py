@@ -60,6 +60,7 @@ def same(a, b):
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("with_pending", [False, True])
 def test_histories_are_the_same(native, seed, with_pending, monkeypatch):
@@ -74,6 +75,7 @@ def test_histories_are_the_same(native, seed, with_pending, monkeypatch):
     assert alive
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("seed", range(12))
 def test_surveys_are_the_same(native, seed):
     nodes, alive = random_graph(seed, 1500)

@@ -375,6 +375,7 @@ def test_exit_does_not_hang() -> None:
     assert run_python(code) == "done\n"
 
 
+@pytest.mark.thorough
 def test_pythons_development_mode_finds_nothing() -> None:
     code = """
         import numpy as np

@@ -51,6 +51,7 @@ WAYS = {
 }
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("way", WAYS)
 def test_ends_that_are_kept_are_assigned_around(way):
     f, x, left = WAYS[way]

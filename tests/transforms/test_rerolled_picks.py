@@ -85,6 +85,7 @@ AT_ONCE = [negative_logarithms, rows_of_a_list, picked_from_rows_left, elements_
 LOOPS = [recurrent, recurrent_by_elements]
 
 
+@pytest.mark.thorough(every=7)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("f", [*AT_ONCE, *LOOPS, part_of_a_matrix, picked_from_states_left])
 def test_gradients_are_those_of_the_steps(

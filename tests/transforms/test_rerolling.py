@@ -445,6 +445,7 @@ def shallow_water(height: Any, momentum: Any, steps: int) -> Any:
     return total + np.sum(momentum)
 
 
+@pytest.mark.thorough(but="^6-7")
 @pytest.mark.parametrize(
     ("points", "steps", "found"), [(70, 7, [7]), (70, 3, []), (6, 7, []), (5000, 7, [])]
 )

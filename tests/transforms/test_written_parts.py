@@ -165,6 +165,7 @@ def _check(f: Callable[..., Any], *given: Any) -> list[str]:
     return [line.split(" = ")[1].split("(")[0] for line in lines]
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("f, x", AT_ONCE, ids=lambda x: getattr(x, "__name__", ""))
 def test_parts_are_written_at_once(f, x):
     ops = _check(f, x, K)
@@ -275,6 +276,7 @@ def test_arrays_of_earlier_steps_that_something_else_assigns_to():
             assert gradient.shape == (12,)
 
 
+@pytest.mark.thorough(but="^1$")
 @pytest.mark.parametrize("seed", range(3))
 def test_random_additions(seed):
     random = numpy.random.default_rng(seed)
