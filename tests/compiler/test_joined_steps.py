@@ -107,7 +107,7 @@ def test_joined_steps_have_the_bits_of_single_ones_and_of_few_states(
     assert same(gradient(name, steps, "2 states")(*given(steps)), expected)
 
 
-@pytest.mark.thorough(but="wave$|delayed")
+@pytest.mark.thorough(but="delayed")
 @pytest.mark.parametrize("name", LOOPS)
 def test_runs_of_states_are_gone_back_over_in_passes_of_several_steps(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -262,7 +262,7 @@ def test_the_host_goes_on_where_the_device_stopped(emulated, monkeypatch, f, all
         np.testing.assert_allclose(jitted(x, count).tolist(), jitted(XS, count), rtol=1e-11)
 
 
-@pytest.mark.thorough(but="late-one_after_the_other")
+@pytest.mark.thorough
 @pytest.mark.parametrize("f", [f for f in NESTED if f is not in_steps])
 def test_the_host_stays_out_of_loops_in_loops(emulated, monkeypatch, f):
     monkeypatch.setattr(device_loops, "_SECONDS", 1e9)

@@ -225,7 +225,7 @@ def random_nest(seed):
     return loss, (0.3, random.random(size), random.random(size)), budget
 
 
-@pytest.mark.thorough(every=8)
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_nests(seed):
     loss, arguments, budget = random_nest(seed)

@@ -154,7 +154,7 @@ PROGRAMS: list[Program] = [
 ]
 
 
-@pytest.mark.thorough(every=9)
+@pytest.mark.thorough(every=16)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 def test_gradients_are_those_of_the_steps(
