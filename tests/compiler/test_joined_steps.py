@@ -157,6 +157,7 @@ def kernels(name: str, steps: int) -> set[str]:
     return {k.source for k in gradient(name, steps).lower(*given(steps)).kernels}
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", ["wave", "wave around", "delayed", "heat", "relaxed"])
 def test_sums_of_four_steps_are_one_kernel_whatever_the_number_of_steps(
     name: str, monkeypatch: pytest.MonkeyPatch

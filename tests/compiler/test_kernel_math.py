@@ -434,6 +434,7 @@ def test_complex_numbers_that_overflow_on_the_way():
     assert max(relative_errors(mp.exp, zip(large, strict=True), compute("exp", large))) <= 3
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize(("dtype", "overflow"), [(np.complex128, 709.78), (np.complex64, 88.72)])
 @pytest.mark.parametrize("name", ["sinh", "cosh", "sin", "cos"])
 def test_complex_hyperbolic_functions_are_numbers_as_long_as_numpys(name, dtype, overflow):

@@ -288,6 +288,7 @@ def test_linear_recurrences(name: str, reverse: bool) -> None:
             np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", ["bool", "uint8", "float16", "float64"])
 def test_positions_of_extremes_so_far(name: str) -> None:
     rng = np.random.default_rng(11)

@@ -92,7 +92,7 @@ def taken(monkeypatch):
     return found
 
 
-@pytest.mark.thorough(every=6)
+@pytest.mark.thorough(every=12)
 @pytest.mark.parametrize("kind", ENUMERATIONS)
 @pytest.mark.parametrize("way", WAYS)
 def test_values_and_gradients(way, kind, taken):
@@ -231,7 +231,7 @@ def selections(shape):
     return points(*shape, 2), mask
 
 
-@pytest.mark.thorough(every=5)
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     "select",

@@ -72,7 +72,7 @@ def test_a_matrix_that_stays_is_factorized_once(f):
         assert text.count("= lu(") == outside.count("= lu(") == 1
 
 
-@pytest.mark.thorough(every=9)
+@pytest.mark.thorough(every=16)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("columns", [(), (1,), (3,)])
 @pytest.mark.parametrize("stacks", [((), ()), ((2,), ()), ((), (2,)), ((2, 1), (3,))])

@@ -397,7 +397,7 @@ def _without_phases(result: Any) -> Any:
     return phase_free(u), s, phase_free(vh), u @ vh
 
 
-@pytest.mark.thorough(every=6)
+@pytest.mark.thorough(every=12)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_derivatives_match_finite_differences(name):
     function, a = GRADIENTS[name]

@@ -244,7 +244,7 @@ DIFFERENTIABLE = {
 }
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=6)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name, numpy_engine):
     check_gradients(*DIFFERENTIABLE[name])

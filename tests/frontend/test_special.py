@@ -364,6 +364,7 @@ def test_orthogonal_polynomials_are_scipys(name, degree):
         getattr(special, f"eval_{name}")(-1, x)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("n", [-3, -2, -1, 0, 1, 2, 5, 30])
 def test_yn_is_scipys(n):
     x = both(uniform(0, 100), [0.0, -0.0, 1e-200, 1e-8, -1.0, NAN])

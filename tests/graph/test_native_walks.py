@@ -139,6 +139,7 @@ def test_there_are_none_where_python_is_another_one(monkeypatch):
     assert native_walks.layout() is None
 
 
+@pytest.mark.thorough(but="^40$")
 @pytest.mark.parametrize("steps", [40, 400])
 def test_a_gradient_has_the_same_bits_without_them(native, steps, monkeypatch):
     def gradients():

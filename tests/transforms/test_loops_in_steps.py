@@ -233,7 +233,7 @@ def random_loops(seed: int) -> Program:
     return f
 
 
-@pytest.mark.thorough(every=30)
+@pytest.mark.thorough(every=60)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_loops(seed: int, given: list[numpy.ndarray], loops: list[int]) -> None:
     f = random_loops(seed)

@@ -86,7 +86,7 @@ def every_second(x):
 WAYS = [after, before, with_itself, empty_at_the_end, by_components, by_columns, by_norm]
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("f", WAYS)
 def test_values_and_gradients(f):
     check(f, POINTS)
@@ -198,7 +198,7 @@ def test_what_other_code_reads_is_there():
     np.testing.assert_allclose(got, [float(x) for x in expected])
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize(
     "step",
     [

@@ -368,7 +368,7 @@ OTHERS = [
 
 
 @pytest.mark.thorough(
-    but=r"^(?!rows_and_then_pairs).*-backward$|^(array_state|rows_assigned)-(grad|jit)$", every=3
+    but=r"^(?!rows_and_then_pairs).*-backward$|^(array_state|rows_assigned)-(grad|jit)$", every=7
 )
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("f", [*ROLLED, *OTHERS], ids=lambda f: f.__name__)

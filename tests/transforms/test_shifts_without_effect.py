@@ -128,7 +128,7 @@ def test_shifts_that_results_depend_on_stay(name: str) -> None:
     assert looks_for_the_largest(loss)
 
 
-@pytest.mark.thorough(every=4)
+@pytest.mark.thorough(every=9)
 @pytest.mark.parametrize("name", WITHOUT_EFFECT)
 def test_second_derivatives_and_batches(name: str) -> None:
     loss = loss_of(WITHOUT_EFFECT[name])

@@ -387,6 +387,7 @@ def test_index_arrays_and_masks_that_change_between_calls():
         places[0], mask[:3], nodes[4] = places[1], ~mask[:3], nodes[4, 0]
 
 
+@pytest.mark.thorough
 def test_what_looks_have_computed_is_added_to_by_nothing():
     """Each step takes a constant, which a look has computed: what it was made of is gone."""
     bounds = np.stack([np.full(100, 1.5), np.full(100, 9.0)], axis=1)
