@@ -29,6 +29,7 @@ def test_there_are_sixty_programs_and_names_are_theirs_alone():
     assert {program.steps for program in programs()} >= {10, 100, 1000}
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_programs_agree_with_finite_differences(program):
     """Without kernels: nothing is compiled."""

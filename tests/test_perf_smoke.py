@@ -246,6 +246,7 @@ def test_problems_of_control_flow_are_the_same_by_scan_and_in_python(name):
         np.testing.assert_allclose(a, b, rtol=1e-10)
 
 
+@pytest.mark.thorough(but="choices")
 @pytest.mark.parametrize("part", ["by_hand", "within_memory", "choices"])
 def test_parts_of_control_flow_are_measured(part, monkeypatch):
     control_flow = importlib.import_module("perf.control_flow")

@@ -137,7 +137,7 @@ def _arrays(work: Work) -> list[np.ndarray]:
     return [x.detach().cpu().numpy() if isinstance(x, ng.Tensor) else np.asarray(x) for x in work()]
 
 
-@pytest.mark.thorough(but="cpu.*share 0")
+@pytest.mark.thorough(but="cpu-(first_calls_of|gradients_of|values_of).*share 0")
 @pytest.mark.parametrize("share", range(SHARES), ids="share {}".format)
 @pytest.mark.parametrize(
     "scenario",

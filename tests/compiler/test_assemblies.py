@@ -130,7 +130,7 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.thorough(every=5)
+@pytest.mark.thorough(but="stacked")
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_values_and_gradients_are_those_of_the_reference(program):
     def loss(x, w):

@@ -208,6 +208,7 @@ class Places:
             self._count -= 1
 
 
+@pytest.mark.thorough(but="^2$")
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_as_many_threads_compile_as_the_setting_says(threads, monkeypatch):
     """Inside of LLVM: nothing there waits for who is inside of it already."""

@@ -148,6 +148,7 @@ KEY = "ab" * 32
 MANY = b"\0" * (80 << 20)
 
 
+@pytest.mark.thorough(but=r"^(?!large-|lie)")
 @pytest.mark.parametrize(
     ("harm", "message"),
     [

@@ -57,6 +57,7 @@ def assert_same(lines, dtype="float64"):
     return text
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", [*sorted(vector_functions.LONG), "arctan2", "erf", "log2"])
 def test_calls_of_neighbours(name, dtype):

@@ -125,7 +125,7 @@ CHOICES = {
 }
 
 
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", CHOICES)
 def test_loops_choose_as_they_do_step_by_step(name):
     """And so do their derivatives: loops of numbers, of which a step is one kernel."""

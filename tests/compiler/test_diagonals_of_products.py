@@ -28,6 +28,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.thorough(but="float64", every=2)
 @pytest.mark.parametrize("f", WAYS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
 def test_values_and_gradients(f, dtype):

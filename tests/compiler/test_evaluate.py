@@ -73,6 +73,7 @@ def test_a_detached_tensor_that_is_computed_is_read_as_any_input():
     assert (x[1:] * 2).tolist() == [2, 4, 6]
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("name", ["sum", "prod", "mean", "max"])
 @pytest.mark.parametrize(("shape", "axis"), [((40, 3), 1), ((3, 40), 1), ((3, 40), 0)])
 def test_what_is_reduced_in_float16_is_rounded_before_it_is_used_in_the_same_kernel(

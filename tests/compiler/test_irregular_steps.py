@@ -112,6 +112,7 @@ def test_steps_of_newtons_method_share_kernels() -> None:
     assert sum(found) < 4_000
 
 
+@pytest.mark.thorough(but="64-3")
 @pytest.mark.parametrize(("window", "pointers"), [(64, 256), (512, 256), (64, 3)])
 def test_gradients_do_not_depend_on_how_they_are_cut(
     window: int, pointers: int, monkeypatch: pytest.MonkeyPatch

@@ -54,6 +54,7 @@ def test_a_process_needs_no_file_of_a_kernel_that_the_image_has(directory):
     assert run(directory) == (bits, 0, keys)
 
 
+@pytest.mark.thorough
 def test_processes_add_to_the_image_and_one_that_is_damaged_counts_as_absent(directory):
     run(directory)
     run(directory, "np.exp(x) + x")

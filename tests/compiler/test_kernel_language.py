@@ -469,7 +469,7 @@ def kernel(args, lo, hi):
 DIVIDED = ("int8", "int64", "uint8", "uint64", "float32", "float64", "complex64", "complex128")
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=9)
 @pytest.mark.parametrize("y", DIVIDED)
 @pytest.mark.parametrize("x", DIVIDED)
 def test_no_division_by_zero_ends_a_kernel(x, y):

@@ -145,7 +145,7 @@ def errors(function, arguments, results):
             yield float(abs(mp.mpf(float(result)) - exact) / unit), argument
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=6)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", UNARY)
 def test_error_of_one_argument(name, dtype):
@@ -292,6 +292,7 @@ def test_division_with_remainder_is_numpys_bit_for_bit(name):
     assert_identical(compute(name, x, y), getattr(np, name)(x, y))
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint64"])
 @pytest.mark.parametrize(
     "name",
@@ -403,7 +404,7 @@ def complex_sample(dtype, seed=11):
     return np.concatenate([sizes[0] + 1j * sizes[1], around_1]).astype(dtype)
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=9)
 @pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
 @pytest.mark.parametrize("name", COMPLEX)
 def test_error_of_complex_functions(name, dtype):
@@ -433,6 +434,7 @@ def test_complex_numbers_that_overflow_on_the_way():
     assert max(relative_errors(mp.exp, zip(large, strict=True), compute("exp", large))) <= 3
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize(("dtype", "overflow"), [(np.complex128, 709.78), (np.complex64, 88.72)])
 @pytest.mark.parametrize("name", ["sinh", "cosh", "sin", "cos"])
 def test_complex_hyperbolic_functions_are_numbers_as_long_as_numpys(name, dtype, overflow):
@@ -450,6 +452,7 @@ def test_complex_hyperbolic_functions_are_numbers_as_long_as_numpys(name, dtype,
     np.testing.assert_allclose(actual[is_number], expected[is_number], rtol=8 * np.finfo(dtype).eps)
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
 @pytest.mark.parametrize(("numpy_name", "name"), AS_IN_C99.items(), ids=AS_IN_C99)
 def test_complex_functions_of_zeros_infinities_and_nan_are_numpys(numpy_name, name, dtype):
@@ -533,20 +536,21 @@ PACKED = re.compile(
 )
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=6)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", [*UNARY, "absolute", "floor", "rint"])
 def test_loops_of_one_argument_are_vectorized(name, dtype):
     assert PACKED.search(kernel_of(name, dtype, result=dtype).asm)
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", [*BINARY, "fmod", "remainder", "floor_divide", "maximum"])
 def test_loops_of_two_arguments_are_vectorized(name, dtype):
     assert PACKED.search(kernel_of(name, dtype, dtype, result=dtype).asm)
 
 
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", COMPLEX)
 def test_complex_loops_are_vectorized(name):
     assert PACKED.search(kernel_of(name, "complex128", result="complex128").asm)

@@ -302,6 +302,7 @@ def test_cofactors_of_two_rows_are_elements(n: int, dtype: np.dtype) -> None:
     assert call.scratch_bytes == 0
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("n", [2, 4, 6])
 def test_one_system_has_the_bits_of_a_stack(n: int, dtype: np.dtype) -> None:

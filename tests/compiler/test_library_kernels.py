@@ -56,6 +56,7 @@ MATMUL_SIZES = [(2, 3, 4), (1, 1, 1), (0, 3, 2), (2, 3, 0), (2, 0, 3), (17, 9, 3
 VECTOR_SIZES = [(1, 30, 9), (1, 9, 30), (30, 1, 9), (9, 1, 30), (12, 9, 1), (1, 1, 80)]
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize(("m", "n", "k"), [*MATMUL_SIZES, *VECTOR_SIZES])
 def test_matmul_of_every_orientation(dtype: np.dtype, m: int, n: int, k: int) -> None:
@@ -199,6 +200,7 @@ def test_sorting_is_numpys(dtype: np.dtype, descending: bool) -> None:
             assert_array_equal(run(call, [x], x.shape, np.int64), expected)
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize(
     "name", ["bool", "int8", "uint16", "int64", "float16", "float32", "complex64"]
 )
@@ -286,6 +288,7 @@ def test_linear_recurrences(name: str, reverse: bool) -> None:
             np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", ["bool", "uint8", "float16", "float64"])
 def test_positions_of_extremes_so_far(name: str) -> None:
     rng = np.random.default_rng(11)
@@ -301,6 +304,7 @@ def test_positions_of_extremes_so_far(name: str) -> None:
                 assert_array_equal(run(call, [x], shape, np.int64), expected)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", ["bool", "int16", "float16", "float64", "complex128"])
 @pytest.mark.parametrize("adds", [True, False])
 @pytest.mark.parametrize("checked", [True, False])

@@ -193,7 +193,7 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.thorough(but="rolls_of_rolls|heat_by_rolls|heat_by_pads|kept_states")
+@pytest.mark.thorough(but="rolls_of_rolls|kept_states")
 @pytest.mark.parametrize(("program", "size"), PROGRAMS, ids=[p.__name__ for p, _ in PROGRAMS])
 def test_no_pass_does_more_than_four_times_the_work_for_four_times_the_steps(program, size):
     lowered(*program(3))  # what is looked up once in a process

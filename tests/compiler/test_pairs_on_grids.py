@@ -92,6 +92,7 @@ def taken(monkeypatch):
     return found
 
 
+@pytest.mark.thorough(every=12)
 @pytest.mark.parametrize("kind", ENUMERATIONS)
 @pytest.mark.parametrize("way", WAYS)
 def test_values_and_gradients(way, kind, taken):
@@ -100,6 +101,7 @@ def test_values_and_gradients(way, kind, taken):
     assert taken == [True]
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("kind", ["strict upper", "off-diagonal", "strict lower"])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_the_diagonal_comes_to_is_in_no_result(way, kind, taken):
@@ -109,6 +111,7 @@ def test_what_the_diagonal_comes_to_is_in_no_result(way, kind, taken):
     assert taken == [True, True]
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("kind", ENUMERATIONS)
 def test_interactions_that_are_not_symmetric(kind):
     i, j = ENUMERATIONS[kind]
@@ -119,6 +122,7 @@ def test_interactions_that_are_not_symmetric(kind):
     check(ng.value_and_grad(energy, (0, 1)), points(), points(COUNT))
 
 
+@pytest.mark.thorough(but="float32")
 @pytest.mark.parametrize("dtype", [np.float32, np.complex128])
 def test_dtypes(dtype, taken):
     i, j = UPPER
@@ -189,6 +193,7 @@ def test_two_loops(taken):
     assert taken == [True]
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize(
     "f",
     [
@@ -226,6 +231,7 @@ def selections(shape):
     return points(*shape, 2), mask
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     "select",
@@ -258,6 +264,7 @@ def test_what_elements_that_are_not_selected_come_to_is_in_no_result(taken):
     assert taken == [True]
 
 
+@pytest.mark.thorough
 def test_second_derivatives_of_selected_elements(taken):
     x, mask = selections((40, 6))
     slope = ng.grad(lambda x: np.sum(np.exp(x[mask]) * x[mask] ** 2))
@@ -276,6 +283,7 @@ def test_graphs_by_a_mask_of_edges(taken):
     assert taken == [False, False, True]
 
 
+@pytest.mark.thorough
 def test_several_selections_and_assignments(taken):
     x, mask = selections((40, 6))
     x = x[..., 0]

@@ -81,7 +81,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.thorough(every=8)
+@pytest.mark.thorough
 def test_whatever_is_made_of_stacks(name):
     f = OTHERS[name]
     np.testing.assert_allclose(ng.jit(f)(U, W), f(U, W), rtol=1e-11, atol=1e-12)

@@ -19,6 +19,7 @@ def body(u, shifts):
     return total
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize(
     "shifts",
     [[(1, 0)], [(-1, 1)], [(3, 0), (-2, 0)], [(5, 1), (17, 1)], [(-1, 0), (1, 0), (2, 1)]],

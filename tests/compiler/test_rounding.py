@@ -45,7 +45,7 @@ def differences(loss, x, y, c, step=1e-6):
     return found
 
 
-@pytest.mark.thorough(but="^64")
+@pytest.mark.thorough(but="^64.*max")
 @pytest.mark.parametrize("op", [np.max, np.min], ids=["max", "min"])
 @pytest.mark.parametrize("make", [total_and_more, of_square, by_rows])
 @pytest.mark.parametrize("size", [8, 64])

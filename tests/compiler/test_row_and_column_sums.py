@@ -59,6 +59,7 @@ OF_NUMBERS = [
 ]
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("f", OF_POINTS)
 def test_values_and_gradients_of_points(f, joined):
     check(f, POINTS)
@@ -95,6 +96,7 @@ def test_second_derivatives():
     np.testing.assert_allclose(ng.jit(f)(POINTS), f(POINTS), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize(
     "f",
     [

@@ -80,6 +80,7 @@ def operands(name: str, dtype: str, seed: int) -> list[Node]:
     return found
 
 
+@pytest.mark.thorough(every=8)
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_every_elementwise_operation(name, monkeypatch):
     count = 0
@@ -95,6 +96,7 @@ def test_every_elementwise_operation(name, monkeypatch):
     assert count
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_casts_and_powers(dtype, monkeypatch):
     for result in DTYPES:
@@ -136,6 +138,7 @@ def moved(rng: np.random.Generator, dtype: str) -> Any:
     return np.where(y == x, y, x[::-1])
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("program", [reduced, multiplied, moved])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_is_made_of_many(program, dtype, monkeypatch):
@@ -192,5 +195,6 @@ print("numpy.ma" in sys.modules)
 """
 
 
+@pytest.mark.thorough
 def test_a_larger_graph_imports_no_masked_arrays():
     assert run_python(IMPORTS, NUMBA_GRAD_ENGINE="native").strip() == "False"

@@ -122,6 +122,7 @@ def slope(f: Callable[[Any], Any], a: np.ndarray, direction: np.ndarray) -> floa
     return (high - low) / (2 * step)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("is_jitted", [True, False])
 def test_values_and_gradients(loop, is_jitted, operation_by_operation):

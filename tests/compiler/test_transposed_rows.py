@@ -24,6 +24,7 @@ def determinant(m):
     return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_rows_of_eight(rows, dtype):
@@ -99,6 +100,7 @@ def test_a_row_with_nan_stays_the_only_one():
     np.testing.assert_allclose(np.delete(result, 37, axis=0), 1 / 8)
 
 
+@pytest.mark.thorough(but="float64")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_large_results_go_past_the_caches(dtype, monkeypatch):
     monkeypatch.setattr(cpu_steps, "STREAMED_BYTES", 1 << 16)

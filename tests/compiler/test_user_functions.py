@@ -155,6 +155,7 @@ def printed(tmp_path, **parts):
     return run_python(program, NUMBA_GRAD_CACHE_DIR=cache, PYTHONWARNINGS="error").splitlines()
 
 
+@pytest.mark.thorough
 def test_another_process_needs_no_numba(tmp_path):
     expected = str((2 * np.sin(np.arange(3.0))).tolist())
     raised = "('negative', 'element') ['in the kernel of kernel']"

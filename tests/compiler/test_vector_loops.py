@@ -128,6 +128,7 @@ def test_the_bits_of_scalar_code(dtype, monkeypatch):
                     assert a.tobytes() == b.tobytes(), (processor, n, lo, hi)
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("body", [SUMS, SUMS_IN_MEMORY])
 def test_sums(body, dtype, monkeypatch):
@@ -143,6 +144,7 @@ def test_sums(body, dtype, monkeypatch):
             assert all(a.tobytes() == b.tobytes() for a, b in zip(found, again, strict=True))
 
 
+@pytest.mark.thorough(but="float64")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_long_loops_have_one_body(dtype, monkeypatch):
     """All of whose vectors have a mask, where elements may be left out."""
@@ -171,6 +173,7 @@ SUMS_OF_FUNCTIONS = """
 """
 
 
+@pytest.mark.thorough(but="float64")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_sums_of_functions(dtype, monkeypatch):
     """What is left of a row is a vector as well, where elements of it may be left out."""
@@ -184,6 +187,7 @@ def test_sums_of_functions(dtype, monkeypatch):
             np.testing.assert_allclose(own_z, z, rtol=20 * eps, atol=20 * n * eps)
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", sorted(plain_loops._FUNCTIONS))
 def test_functions_have_the_bits_of_scalar_code(name, dtype, monkeypatch):

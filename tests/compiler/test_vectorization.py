@@ -25,6 +25,7 @@ def packed(f, *args):
 SPECIAL = [ng.special.gammaln, ng.special.digamma, ng.special.ndtri, ng.special.lambertw]
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("f", [ng.exp, ng.sin, *SPECIAL], ids=lambda f: f.__name__)
 def test_elementary_functions(f):
     double, _ = packed(lambda x: f(x), np.ones(100))

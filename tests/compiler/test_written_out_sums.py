@@ -55,7 +55,7 @@ def value_and_gradients(f):
     return ng.jit(ng.value_and_grad(lambda x, w: np.sum(np.sin(f(x, w))), argnums=(0, 1)))
 
 
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", WAYS)
 def test_ways_of_writing_a_sum_agree(name):
     way, plain = (value_and_gradients(f)(X, K) for f in WAYS[name])
@@ -70,6 +70,7 @@ def test_nothing_is_computed_between_loops(name):
     assert len(ng.jit(WAYS[name][0]).lower(X, K).kernels) == 1
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize(
     "shapes",
     [
@@ -179,6 +180,7 @@ SQUARES = {
 }
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", SQUARES)
 def test_stencils_of_two_axes(name):
     way, plain = (
@@ -228,6 +230,7 @@ def calls_of_products(f, *arrays):
     return [k for k in f.lower(*arrays).kernels if "matmul" in str(k)]
 
 
+@pytest.mark.thorough(but="shapes0-float64-(kernel_matrix|projected)")
 @pytest.mark.parametrize("f", OF_POINTS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
 @pytest.mark.parametrize("shapes", [((80, 2), (5, 2)), ((300, 3), (3, 3)), ((70, 2), (40, 2))])
@@ -260,6 +263,7 @@ OF_ELEMENTS = [
 ]
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("multiplied", OF_ELEMENTS)
 def test_products_of_gathered_rows_are_no_calls(multiplied):
     def f(u):

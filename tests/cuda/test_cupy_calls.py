@@ -84,6 +84,7 @@ NAMES = (
 )
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 @pytest.mark.parametrize("name", NAMES)
 def test_packed_as_on_the_cpu(stand_in, name, dtype):

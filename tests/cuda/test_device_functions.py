@@ -82,7 +82,7 @@ def assert_same(case: Case, inputs: list[np.ndarray]) -> None:
     np.testing.assert_allclose(actual, wanted, rtol=ulps * np.finfo(case.result).eps, atol=0)
 
 
-@pytest.mark.thorough(every=5)
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("case", list(cases()), ids=str)
 def test_values_are_numpys(case):
     random = np.random.default_rng(sum(str(case).encode()))
@@ -113,6 +113,7 @@ def special_cases():
             yield case
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("case", list(special_cases()), ids=str)
 def test_special_values_are_numpys(case):
     if len(case.dtypes) == 1:
@@ -136,6 +137,7 @@ def complex_cases():
             yield case
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("case", list(complex_cases()), ids=str)
 def test_complex_functions_of_zeros_infinities_and_nan_are_numpys(case):
     z = complex_grid(case.dtypes[0])
@@ -239,6 +241,7 @@ ABSOLUTE = {
 }
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("case", [c for c in cases("d") if c.op.name in WIDE], ids=str)
 def test_scipys_functions_over_their_ranges(case):
     name = case.op.name
@@ -272,6 +275,7 @@ OF_PLANE = {
 }
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("case", [c for c in cases("D") if c.op.name in OF_PLANE], ids=str)
 def test_scipys_functions_of_complex_numbers(case):
     """With SciPy's branches; relative to the larger part."""

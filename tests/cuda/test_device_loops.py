@@ -143,7 +143,7 @@ def test_a_kernel_that_fails_on_the_way(emulated):
     gc.collect()
 
 
-@pytest.mark.thorough(but="late")
+@pytest.mark.thorough
 def test_interrupts_leave_nothing(emulated):
     f = ng.jit(descent)
     x, count = ng.tensor(XS, device="cuda:0"), ng.tensor(300.0, device="cuda:0")
@@ -238,7 +238,7 @@ def in_a_branch(x, count):
 NESTED = [newton_in_trips, one_after_the_other, three_deep, in_steps, in_a_branch]
 
 
-@pytest.mark.thorough(but="three_deep")
+@pytest.mark.thorough(but="newton_in_trips")
 @pytest.mark.parametrize("f", NESTED)
 def test_loops_in_loops_on_any_gpu(gpu, f):
     jitted = ng.jit(f)
@@ -248,7 +248,7 @@ def test_loops_in_loops_on_any_gpu(gpu, f):
         np.testing.assert_allclose(found.cpu().numpy(), jitted(XS, count), rtol=1e-10)
 
 
-@pytest.mark.thorough(but="1-three_deep|2-newton")
+@pytest.mark.thorough(but="late-1-three_deep")
 @pytest.mark.parametrize("f", NESTED)
 @pytest.mark.parametrize("allowed", [1, 2, 3, 7])
 def test_the_host_goes_on_where_the_device_stopped(emulated, monkeypatch, f, allowed):
@@ -262,7 +262,7 @@ def test_the_host_goes_on_where_the_device_stopped(emulated, monkeypatch, f, all
         np.testing.assert_allclose(jitted(x, count).tolist(), jitted(XS, count), rtol=1e-11)
 
 
-@pytest.mark.thorough(but="late-three_deep")
+@pytest.mark.thorough
 @pytest.mark.parametrize("f", [f for f in NESTED if f is not in_steps])
 def test_the_host_stays_out_of_loops_in_loops(emulated, monkeypatch, f):
     monkeypatch.setattr(device_loops, "_SECONDS", 1e9)
@@ -292,6 +292,7 @@ def test_gradients_of_loops_in_loops(emulated):
         np.testing.assert_allclose(gradient.tolist(), wanted_gradient, rtol=1e-10)
 
 
+@pytest.mark.thorough(but="late")
 def test_a_loop_without_end_in_a_loop(emulated, monkeypatch):
     """The device comes back from it: errors are seen, and Ctrl-C is heard."""
     monkeypatch.setattr(device_loops, "_SECONDS", 0.0)
@@ -329,6 +330,7 @@ def test_a_loop_without_end_in_a_loop(emulated, monkeypatch):
         jitted(x, 50, 0)
 
 
+@pytest.mark.thorough(but="late")
 def test_a_driver_without_loops_in_loops(emulated):
     """Then the host walks the outer one, and says so."""
     add_conditional = emulated.add_conditional

@@ -115,6 +115,7 @@ def test_what_is_there_is_shown(machine):
     assert diagnosis.report().startswith("driver for CUDA 13.1, cuda-bindings 13.5.0, numba-cuda")
 
 
+@pytest.mark.thorough(but="late")
 def test_a_gradient_is_computed_on_the_gpu_that_is_there(emulated, monkeypatch, capsys):
     monkeypatch.setattr(diagnosis, "report", lambda: "emulated")
     assert command.main([]) == 0

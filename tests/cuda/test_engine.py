@@ -31,6 +31,7 @@ def calls(emulated, monkeypatch):
     return names
 
 
+@pytest.mark.thorough(but="late")
 def test_first_launches_then_one_graph(calls):
     f = ng.jit(independent_sums)
     a = np.random.default_rng(0).standard_normal((20, 30))

@@ -121,6 +121,7 @@ def in_a_child(work):
     return text
 
 
+@pytest.mark.thorough(but="late")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_child_is_told(driver):

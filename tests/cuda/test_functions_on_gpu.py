@@ -199,7 +199,7 @@ def check(gpu: str, function: Any, given: tuple[Any, ...], *, on_cpu: bool = Fal
         np.testing.assert_allclose(value, wanted, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.thorough(every=10)
+@pytest.mark.thorough(every=20)
 @pytest.mark.parametrize("name", CALLS)
 def test_functions_of_numpy(name, last_gpu):
     call, given = CALLS[name]
@@ -207,7 +207,7 @@ def test_functions_of_numpy(name, last_gpu):
     check(last_gpu, lambda *tensors: call(np, *tensors), given, on_cpu=on_cpu)
 
 
-@pytest.mark.thorough(every=10)
+@pytest.mark.thorough(every=20)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_functions_of_tensors(name, last_gpu):
     call, given = DIFFERENTIABLE[name]

@@ -77,6 +77,7 @@ def unsorted(n, dtype, seed=0):
     return values.astype(dtype)
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", [*SORTED, "complex64", "complex128"])
 def test_order_is_that_of_the_reference(dtype, descending):
@@ -122,6 +123,7 @@ def test_sorts_compile(dtype):
 # Scatters
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("name", ["scatter_add", "scatter_set"])
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "float64", "complex64"])
 @pytest.mark.parametrize("positions", [3, 70])
@@ -246,6 +248,7 @@ def test_many_lines_are_blocks_where_their_elements_are_neighbours(
 SCANNED = ("bool", "int8", "float16", "float32", "complex64")
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
@@ -303,7 +306,7 @@ def matrices(name, n, dtype, count=3):
     return node_of(name, a, b, **params), (a, b)
 
 
-@pytest.mark.thorough(but="float32|complex64")
+@pytest.mark.thorough(but="float32|complex64", every=3)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 @pytest.mark.parametrize("name", MATRICES)
 def test_small_matrices(name, dtype):
@@ -316,7 +319,7 @@ def test_small_matrices(name, dtype):
         np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.thorough(every=4)
+@pytest.mark.thorough(every=8)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 @pytest.mark.parametrize("name", [*MATRICES, "lu", "cofactor"])
 def test_a_warp_for_each_matrix(name, dtype):
@@ -340,7 +343,7 @@ def test_pivots_are_those_of_the_reference(shape):
     np.testing.assert_allclose(value, node.op.reference(a), atol=1e-14)
 
 
-@pytest.mark.thorough(every=4)
+@pytest.mark.thorough(every=8)
 @pytest.mark.parametrize("mode", ["reduced", "complete", "r"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 def test_qr_has_the_signs_of_lapack(mode, dtype):

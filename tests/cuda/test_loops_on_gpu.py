@@ -87,6 +87,7 @@ def by_checkpoint(k):
     return ng.checkpoint(lambda x: ng.sin(x * k))(ng.arange(3.0)).sum()
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize(
     "f",
     [

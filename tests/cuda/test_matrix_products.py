@@ -38,6 +38,7 @@ def check(node, *arrays):
     return value
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values(dtype):
     for m, n, k in ((5, 7, 3), (17, 19, 20)):
@@ -82,6 +83,7 @@ def test_operands_stored_transposed(transposed):
         np.testing.assert_allclose(value, x @ y, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_long_sums_are_cut_into_parts():
     x, y = numbers((2, 520), "float32"), numbers((520, 3), "float32", 1)
     node = node_of("matmul", x, y)

@@ -168,7 +168,7 @@ def test_sizes_are_shown(nbytes, text):
     assert shown(nbytes) == text
 
 
-@pytest.mark.thorough(but="late-0")
+@pytest.mark.thorough
 @pytest.mark.parametrize("attempt", range(6))
 def test_streams_and_their_memory_are_collected_in_any_order(driver, attempt):
     """Finalizers of a cycle run in whatever order: memory goes back when the stream's work is

@@ -151,6 +151,7 @@ def on_device(arguments, gpu):
     return [ng.tensor(x, device=gpu) if isinstance(x, np.ndarray) else x for x in arguments]
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_and_gradients(gpu, kernels, name):
     f, arguments = PROGRAMS[name]
@@ -182,6 +183,7 @@ def test_second_derivatives_and_tangents(gpu, name):
     assert_same(in_direction(*[ng.tensor(x, device=gpu) for x in arguments]), expected, rtol=1e-10)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", ["shared", "driven", "backwards", "trajectory", "with time"])
 def test_several_kernels_of_a_loop_have_the_same_bits(emulated, monkeypatch, name):
     f, arguments = PROGRAMS[name]
@@ -197,6 +199,7 @@ def test_several_kernels_of_a_loop_have_the_same_bits(emulated, monkeypatch, nam
             np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.thorough(but="late")
 def test_within_a_budget_gradients_have_the_same_bits(emulated):
     x, v = on_device((X, V), "cuda:0")
 

@@ -44,6 +44,7 @@ def close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_loop_runs_in_its_stream_and_so_does_its_derivative(loop, launched):
     wanted, wanted_gradient = ng.value_and_grad(loop)(XS)

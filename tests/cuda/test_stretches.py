@@ -153,6 +153,7 @@ def check_runs_with_other_arrays(f, count):
         np.testing.assert_allclose(found.tolist(), expected, rtol=1e-12)
 
 
+@pytest.mark.thorough(but="late")
 def test_runs_with_other_arrays(emulated):
     check_runs_with_other_arrays(descent, 25.0)
 
@@ -197,7 +198,7 @@ def test_threads(emulated):
 # Failures
 
 
-@pytest.mark.thorough(but="late")
+@pytest.mark.thorough
 @pytest.mark.usefixtures("seen")
 def test_a_kernel_that_fails_in_a_graph(emulated):
     f = ng.jit(descent)
@@ -221,7 +222,7 @@ def test_a_kernel_that_fails_in_a_graph(emulated):
     gc.collect()
 
 
-@pytest.mark.thorough(but="late")
+@pytest.mark.thorough
 @pytest.mark.usefixtures("seen")
 def test_what_interrupts_a_walk_leaves_nothing(emulated):
     f = ng.jit(descent)
@@ -338,6 +339,7 @@ def test_words_that_never_recur_are_given_up(kernels, monkeypatch):
     assert steps.trips([[1, 2, 3, 4]] * 10) == ["launch_graph"]
 
 
+@pytest.mark.thorough(but="late")
 def test_graphs_are_few(kernels):
     """Of more words than there are graphs for some are graphs, and stay so; what is not used any
     more makes room."""

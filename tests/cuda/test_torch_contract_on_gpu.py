@@ -7,6 +7,7 @@ from tests.autograd.libraries import assert_same, ours, outcome
 from tests.autograd.torch_contract import SCENARIOS
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda function: function.__name__)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -33,7 +33,7 @@ def test_results_are_those_of_a_loop(length):
     )
 
 
-@pytest.mark.thorough(but="^(define by run-True|jit-False)$")
+@pytest.mark.thorough(but="^jit-False$")
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("transform", [lambda f: f, ng.jit], ids=["define by run", "jit"])
 def test_linear_recurrences_and_their_gradients(transform, reverse):

@@ -130,6 +130,7 @@ LAST_ROWS = {
 }
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("read", LAST_ROWS)
 def test_of_rows_that_are_carried_on_the_last_one_is_what_is_carried_out(read, reverse):
@@ -189,6 +190,7 @@ def test_the_last_rows_of_a_batch_are_what_is_carried_out():
     assert values[0](0.7, first[:4]) == values[1](0.7, first[:4])
 
 
+@pytest.mark.thorough
 def test_rows_stay_rows_where_others_than_the_last_are_read():
     rows, first = np.random.default_rng(9).random((2, 30, 50))
 
@@ -282,6 +284,7 @@ def loss_of_fields(step):
     return loss, speed, first, weights
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("step", FIELDS)
 def test_fields_in_one_array_are_carried_one_by_one(step):
     loss, speed, first, _ = loss_of_fields(step)
@@ -361,7 +364,7 @@ CHEAP_STEPS = {
 }
 
 
-@pytest.mark.thorough(but="float64")
+@pytest.mark.thorough(but="(decay|products)-float64")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", CHEAP_STEPS)
 def test_cheap_steps_that_are_done_together_have_the_bits_of_single_ones(name, dtype, monkeypatch):

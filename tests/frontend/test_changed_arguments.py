@@ -52,6 +52,7 @@ def test_what_the_caller_has_changes(way: str, make: Callable[[Any], Any]) -> No
     numpy.testing.assert_allclose(x, expected, rtol=1e-15)
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("around", [lambda f: f, ng.jit], ids=["as it is", "jit"])
 @pytest.mark.parametrize("way", WAYS)
 def test_gradients_come_through_the_change(

@@ -680,6 +680,7 @@ def test_a_guard_has_a_bounded_number_of_conditions():
     assert guard.is_complete
 
 
+@pytest.mark.thorough(but="^40$")
 @pytest.mark.parametrize("count", [40, 600])
 def test_many_objects_and_lists_are_looked_into(count):
     springs = [Spring(2.0, 0.5) for _ in range(count)]

@@ -136,6 +136,7 @@ DIFFERENTIABLE = {
 }
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name):

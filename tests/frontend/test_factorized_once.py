@@ -45,6 +45,7 @@ def transposed(p):
 WAYS = [made_anew, made_before, scanned]
 
 
+@pytest.mark.thorough(every=2)
 @pytest.mark.parametrize("f", [*WAYS, transposed])
 def test_values_and_derivatives(f):
     p, width = np.array(0.7), 1e-4
@@ -71,6 +72,7 @@ def test_a_matrix_that_stays_is_factorized_once(f):
         assert text.count("= lu(") == outside.count("= lu(") == 1
 
 
+@pytest.mark.thorough(every=16)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("columns", [(), (1,), (3,)])
 @pytest.mark.parametrize("stacks", [((), ()), ((2,), ()), ((), (2,)), ((2, 1), (3,))])

@@ -139,7 +139,7 @@ BODIES = {
 }
 
 
-@pytest.mark.thorough(but="^(scan|cond)$")
+@pytest.mark.thorough(but="^cond$")
 @pytest.mark.parametrize("name", BODIES)
 def test_columns_of_columns_through_bodies(name):
     """Who batches a body may record nothing, but its batched form is differentiated again."""

@@ -115,6 +115,7 @@ def assert_close(found, expected, rtol=1e-11):
         np.testing.assert_allclose(x, y, rtol=rtol, atol=1e-13)
 
 
+@pytest.mark.thorough(every=5)
 @of_each_step
 @pytest.mark.parametrize("form", [in_a_tuple, with_a_count, in_three])
 def test_the_gradient_is_that_of_the_reference_engine(form, name):
@@ -126,6 +127,7 @@ def test_the_gradient_is_that_of_the_reference_engine(form, name):
     assert_close(ng.jit(gradient)(*arguments), expected)
 
 
+@pytest.mark.thorough(but="numbers|product")
 @of_each_step
 def test_the_gradient_is_that_of_python_loops(name):
     arguments = given(name)
@@ -134,6 +136,7 @@ def test_the_gradient_is_that_of_python_loops(name):
     )
 
 
+@pytest.mark.thorough(every=5)
 @of_each_step
 @pytest.mark.parametrize("reverse", [False, True])
 def test_bits_do_not_depend_on_what_is_kept(name, reverse):
@@ -146,6 +149,7 @@ def test_bits_do_not_depend_on_what_is_kept(name, reverse):
     assert all(bits(x) == bits(found[0]) for x in found)
 
 
+@pytest.mark.thorough(but="numbers")
 @of_each_step
 def test_batches_tangents_and_second_derivatives(name):
     k, start, rows = given(name)
@@ -221,6 +225,7 @@ def random_nest(seed):
     return loss, (0.3, random.random(size), random.random(size)), budget
 
 
+@pytest.mark.thorough(every=10)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_nests(seed):
     loss, arguments, budget = random_nest(seed)

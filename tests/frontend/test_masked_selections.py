@@ -564,6 +564,7 @@ def exercised(prices, values):
     return values
 
 
+@pytest.mark.thorough(but="lstsq|^polyfit$")
 @pytest.mark.parametrize("name", FITS)
 def test_fits_of_what_is_selected(name):
     rng = np.random.default_rng(0)

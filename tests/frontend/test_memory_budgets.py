@@ -475,6 +475,7 @@ def done_again(f, *args):
     return {"matmul": derivative.count("matmul(") - 6, "tanh": derivative.count("tanh(")}
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", POLICIES)
 def test_policies_say_what_checkpoint_keeps(name):
     policy, counts = POLICIES[name]

@@ -147,6 +147,7 @@ def total(f):
     return lambda a, x: sum(leaves(f(a, x)))
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("program", PROGRAMS + IN_VARIABLES)
 def test_none_is_python_s(program):
     jitted = ng.jit(program, control_flow=True)

@@ -445,6 +445,8 @@ def test_kinds_of_parameters_are_those_of_signatures():
     count = 0
     for module in (numpy, numpy.linalg, numpy.fft, np, np.linalg, ng):
         for name in dir(module):
+            if name == "bfloat16":  # a class, of a package that may be absent
+                continue
             function = getattr(module, name)
             if not callable(function) or isinstance(function, type | numpy.ufunc):
                 continue

@@ -103,6 +103,7 @@ DIFFERENTIABLE = {
 NEED_VALUES = ("roots", "polydiv")
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name):
     check_gradients(*DIFFERENTIABLE[name], rtol=1e-5, atol=1e-5)

@@ -158,6 +158,7 @@ def of_a_dataclass(x):
     return counted.held * x
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize(
     "f",
     [until_settled, by_out_alone, on_either_side, in_a_loop_in_a_branch, in_a_dict, of_a_dataclass],

@@ -290,6 +290,7 @@ def of_each_kind(x):
 MATRIX = np.array([[1.0, 2.0], [3.0, 4.0]])
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize(
     ("f", "calls"),
     [

@@ -99,6 +99,7 @@ def test_values_of_today_are_those_of_tomorrow():
     np.testing.assert_allclose(ng.random.uniform(key).item(), 0.880520198, rtol=1e-8)
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_same_numbers_everywhere(name):
     """On each engine, for any number of threads, for any shape, in jit and in vmap."""
@@ -173,6 +174,7 @@ def test_shapes_and_dtypes(name):
             draw(KEY, (3,), wrong)
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_gradients_of_parameters(name):
@@ -219,6 +221,7 @@ def test_integers_are_fair(low, high):
         assert chi_square(counts, np.full(high - low, 1 / (high - low))) > RARELY
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize(
     ("low", "high", "dtype"),
     [

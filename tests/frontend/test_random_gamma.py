@@ -34,6 +34,7 @@ CONTINUOUS = {
 }
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_distributions(name):
@@ -48,7 +49,7 @@ def test_distributions(name):
         assert scipy.stats.kstest(single.astype(float), expected.cdf).pvalue > RARELY
 
 
-@pytest.mark.thorough(but="^(gamma|truncated)")
+@pytest.mark.thorough(but="^truncated")
 @pytest.mark.parametrize("name", ["gamma, a < 1", "beta", "standard_t", "truncated_normal"])
 def test_same_numbers_everywhere(name):
     """On each engine, for any number of threads, for any shape, in jit and in vmap."""
@@ -71,7 +72,7 @@ def test_same_numbers_everywhere(name):
     np.testing.assert_allclose(mapped.numpy(), alone, rtol=1e-11)
 
 
-@pytest.mark.thorough(but=r"^(0\.3|10\.0)$")
+@pytest.mark.thorough(but=r"^0\.3$")
 @pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("lam", [0.0, 0.3, 5.0, 9.999, 10.0, 40.0, 1e5])
 def test_poisson(lam):

@@ -161,7 +161,7 @@ DIFFERENTIABLE = {
 }
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=6)
 @pytest.mark.usefixtures("numpy_engine")
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name):

@@ -52,6 +52,7 @@ def test_minimize_takes_value_and_gradient(method):
     check_minimum(optimize.minimize(both, START, jac=True, method=method, tol=1e-9))
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("method", METHODS_WITH_HESSIANS)
 @pytest.mark.parametrize("how", [{"hess": ng.hessian(rosenbrock)}, {"hessp": product_with_hessian}])
 def test_minimize_takes_second_derivatives(method, how):

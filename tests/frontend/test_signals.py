@@ -38,7 +38,7 @@ def test_all_modes_and_lengths(name, mode, numpy_engine):
     assert function(ng.tensor(X), 2.0).shape == function(X, 2.0 * np.ones(1)).shape
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=9)
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "float32", "complex64"])
 def test_kernels_in_every_dtype(dtype):
     x = RNG.integers(0, 3, 2500).astype(dtype)
@@ -137,6 +137,7 @@ def test_histogram_is_numpys(dtype):
         same(ng.histogram(x, ng.tensor(edges))[0], counts)
 
 
+@pytest.mark.thorough(but="float64")
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "uint8"])
 def test_histogram_of_a_number_of_bins_in_jit(dtype):
     x = np.random.default_rng(0).uniform(0, 9, (20, 3)).astype(dtype)
@@ -243,7 +244,7 @@ DIFFERENTIABLE = {
 }
 
 
-@pytest.mark.thorough(every=3)
+@pytest.mark.thorough(every=6)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name, numpy_engine):
     check_gradients(*DIFFERENTIABLE[name])

@@ -34,7 +34,7 @@ def assert_close(found, expected, digits=1):
     np.testing.assert_allclose(found, expected, rtol=0, atol=digits * 30 * eps * scale)
 
 
-@pytest.mark.thorough(but="float64-[123]$")
+@pytest.mark.thorough(but="float64-[13]$")
 @pytest.mark.parametrize(("dtype", "n"), CASES)
 def test_they_agree_with_numpy(dtype, n):
     a, b = stack(dtype, 40, n, n) + 2 * np.eye(n, dtype=dtype), stack(dtype, 40, n, 2, seed=1)
@@ -51,6 +51,7 @@ def test_they_agree_with_numpy(dtype, n):
     assert_close(found, np.linalg.solve(triangle, b), digits=50)
 
 
+@pytest.mark.thorough(but="^[34]$")
 @pytest.mark.parametrize("n", (2, 3, 4, 7))
 def test_rows_are_exchanged_where_pivots_are_zero_or_small(n):
     orders = np.array([np.random.default_rng(seed).permutation(n) for seed in range(24)])

@@ -32,6 +32,7 @@ def same_array(ours, theirs):
 # Search
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_searchsorted_is_numpys(dtype, side):
@@ -195,6 +196,7 @@ DIFFERENTIABLE = {
 }
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_to_second_order(name, numpy_engine):
     check_gradients(*DIFFERENTIABLE[name])
@@ -209,6 +211,7 @@ def test_jit_and_vmap_give_the_same(name):
 EDGES = np.linspace(-2, 2, 9)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize(
     "f",
     [

@@ -38,6 +38,7 @@ def test_products_are_those_of_the_dense_matrix(format, kind):
         np.testing.assert_allclose(matrix * tensor, DENSE @ X, rtol=1e-15)
 
 
+@pytest.mark.thorough(but="False")
 @pytest.mark.parametrize("is_jitted", [False, True])
 def test_derivatives(is_jitted):
     matrix = matrix_of(DENSE, "csr")
@@ -90,6 +91,7 @@ def changes(matrix: Any) -> Any:
         yield "an element more"
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("copies", [1, 2000])  # whose arrays are compared, or too large for that
 @pytest.mark.parametrize("way", ["A @ x", "A.T @ x", "x @ A"])
 @pytest.mark.parametrize("format", FORMATS)

@@ -770,6 +770,7 @@ def _many_objects():
     return step
 
 
+@pytest.mark.thorough(but="large_buffer|long_list")
 @pytest.mark.parametrize("made", [_large_buffer, _long_list, _many_objects])
 @pytest.mark.filterwarnings("ignore::numba_grad.errors.TracingWarning")
 def test_what_is_changed_of_much_is_seen(made):

@@ -134,6 +134,7 @@ def argument(name: str, dtype: str, n: int = 3) -> tuple[np.ndarray, bool]:
     return definite(dtype, n, n), name in LOWER
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NAMES)
 def test_of_general_matrices_the_derivatives_are_those_of_the_function_as_computed(name, dtype):

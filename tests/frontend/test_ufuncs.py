@@ -615,6 +615,7 @@ def test_length_of_extremes(numpy_engine):
     assert x.grad.numpy().tolist() == [0.0, 0.0]
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize(
     "exponents",
     [

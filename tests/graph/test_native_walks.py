@@ -60,6 +60,7 @@ def same(a, b):
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("with_pending", [False, True])
 def test_histories_are_the_same(native, seed, with_pending, monkeypatch):
@@ -74,6 +75,7 @@ def test_histories_are_the_same(native, seed, with_pending, monkeypatch):
     assert alive
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("seed", range(12))
 def test_surveys_are_the_same(native, seed):
     nodes, alive = random_graph(seed, 1500)
@@ -137,6 +139,7 @@ def test_there_are_none_where_python_is_another_one(monkeypatch):
     assert native_walks.layout() is None
 
 
+@pytest.mark.thorough(but="^40$")
 @pytest.mark.parametrize("steps", [40, 400])
 def test_a_gradient_has_the_same_bits_without_them(native, steps, monkeypatch):
     def gradients():

@@ -185,6 +185,7 @@ def test_values_gradients_and_tangents(function, arguments, writes):
     check_tangent(case)
 
 
+@pytest.mark.thorough(but="parts")
 @pytest.mark.parametrize("function", [parts, powers])
 def test_second_derivatives(function):
     check_second_derivatives(Case(ng.differentiable(function), function, (Z, W, X), ()))

@@ -130,7 +130,7 @@ def as_python(function, *args):
     return given + [x for x, old in changed if np.ndim(x) and not np.array_equal(x, old)]
 
 
-@pytest.mark.thorough(but="^(?!sliced)")
+@pytest.mark.thorough(but="^(?!sliced)", every=3)
 @pytest.mark.parametrize(("function", "arrays", "rest"), KERNELS)
 def test_values_are_those_of_python_and_derivatives_those_of_differences(function, arrays, rest):
     operation = ng.differentiable(function)

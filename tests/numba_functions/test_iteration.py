@@ -113,6 +113,7 @@ CASES = {
 }
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("function", CASES)
 def test_loops_over(function):
     check(function, CASES[function])

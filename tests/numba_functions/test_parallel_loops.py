@@ -160,7 +160,7 @@ def bits(result):
     return [np.asarray(x).tobytes() for x in (value, *parts)]
 
 
-@pytest.mark.thorough(every=2)
+@pytest.mark.thorough(every=4)
 @of_cases
 def test_results_do_not_depend_on_threads(function, arguments, writes, is_shared, monkeypatch):
     monkeypatch.setattr("numba_grad.compiler.numba_functions.parallel_loops._WORK_OF_TASK", 50)
@@ -210,6 +210,7 @@ def in_any_order(monkeypatch):
     generated._executed.cache_clear()
 
 
+@pytest.mark.thorough(every=3)
 @of_cases
 def test_derivatives(function, arguments, writes, is_shared, in_any_order):
     few = [x[:12, :9] if np.ndim(x) == 2 else x[:12] if np.ndim(x) else x for x in arguments]

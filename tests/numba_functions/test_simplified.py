@@ -169,7 +169,7 @@ def in_rows(u, scale):
     return u
 
 
-@pytest.mark.thorough(but=r"^(?!in_rows|upwards-arrays8|downwards-arrays10).*reference")
+@pytest.mark.thorough(but=r"^(?!in_rows|upwards-arrays8|downwards-arrays10).*reference", every=6)
 @on_both_engines
 @pytest.mark.parametrize(
     ("function", "arrays", "rest"),

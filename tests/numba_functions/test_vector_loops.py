@@ -136,7 +136,7 @@ def programs(n):
     )
 
 
-@pytest.mark.thorough(but="^(1|20)$")
+@pytest.mark.thorough(but="^20$")
 @pytest.mark.parametrize("n", [1, 5, 20, 150])
 def test_loops_in_parts_have_the_values_and_gradients_that_they_had(n):
     for case in programs(n):
@@ -214,7 +214,7 @@ def rows_of_several_arrays(a, b, c, w, out):
             out[i, j] += c[i, j] * w[j] * w[j + 1] + a[i, j] * a[i, j]
 
 
-@pytest.mark.thorough(but="shape[03]")
+@pytest.mark.thorough(but="shape3")
 @pytest.mark.parametrize("shape", [(2, 6), (3, 3), (4, 2), (5, 9), (9, 40)])
 def test_rows_are_gathered_as_loops_over_single_passes_add_to_them(shape):
     rng = np.random.default_rng(4)

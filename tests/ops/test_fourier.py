@@ -32,6 +32,7 @@ def test_adjoints_are_exact(check_adjoint, norm, n):
         )
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("norm", ADJOINT_NORM)
 @pytest.mark.parametrize("n", [1, 2, 3, 8, 11])
 def test_adjoints_between_real_lines_and_half_spectra(norm, n):
@@ -52,6 +53,7 @@ def test_adjoints_between_real_lines_and_half_spectra(norm, n):
     np.testing.assert_allclose(found, pairing, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize(
     ("shape", "axis"),

@@ -227,6 +227,7 @@ def test_vjp_matches_central_differences(op, engine):
             )
 
 
+@pytest.mark.thorough(every=6)
 @pytest.mark.parametrize(
     "op", [op for op in DIFFERENTIABLE if op.family == "library"], ids=lambda op: op.name
 )
@@ -252,7 +253,7 @@ def test_gradients_are_linear_in_what_arrives(op):
                 )
 
 
-@pytest.mark.thorough(but="reference|native-(multiply|power|sum|gather)$")
+@pytest.mark.thorough(but="reference|native-(multiply|power|sum|gather)$", every=4)
 @pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
 def test_vjp_of_vjp_matches_central_differences(op, engine):
     rng = np.random.default_rng(3)
@@ -344,6 +345,7 @@ def test_a_derivative_that_is_missing_for_one_input_is_refused(op, name):
         op.jvp(own, out, *out.inputs, **params)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("op", BY_ELEMENT, ids=lambda op: op.name)
 def test_saves_is_what_the_rules_read(op):
     """A second backward pass raises only where values were saved: no record may claim more."""
@@ -468,6 +470,7 @@ def test_tangent_matches_central_differences(op, engine):
         )
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
 def test_tangents_and_cotangents_are_adjoint(op):
     """<u, J v> = <J^T u, v>, in every dtype and of every example, at kinks and multiple values."""

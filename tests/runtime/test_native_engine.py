@@ -324,6 +324,7 @@ def test_interruption_between_steps() -> None:
         assert_array_equal(result, slow_result(x[:1000]))
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_has_threads_of_its_own() -> None:
     code = """
@@ -375,6 +376,7 @@ def test_exit_does_not_hang() -> None:
     assert run_python(code) == "done\n"
 
 
+@pytest.mark.thorough
 def test_pythons_development_mode_finds_nothing() -> None:
     code = """
         import numpy as np

@@ -54,6 +54,7 @@ def check(f, x):
     return str(ng.jit(f).lower(x).graph).count("\n")
 
 
+@pytest.mark.thorough(every=6)
 @pytest.mark.parametrize("f", WAYS)
 @pytest.mark.parametrize("x", [TALL, A])
 def test_values_and_gradients(f, x):

@@ -116,6 +116,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.thorough(but="one_or_the_other|not_to_be_computed")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_values_and_gradients_are_those_of_python(program):
     value, gradient = ng.jit(ng.value_and_grad(program), control_flow=True)(P)
@@ -128,6 +129,7 @@ def test_values_and_gradients_are_those_of_python(program):
     numpy.testing.assert_allclose(moved, slope, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.thorough(but="one_or_the_other")
 @pytest.mark.parametrize("program", [one_or_the_other, only_some_write])
 def test_derivatives_of_derivatives(program):
     compiled = ng.jit(program, control_flow=True)

@@ -110,6 +110,7 @@ def _step_by_step(f, *args):
     return value, [np.asarray(x.grad) for x in variables]
 
 
+@pytest.mark.thorough(every=9)
 @pytest.mark.parametrize("f, args", INDEPENDENT, ids=lambda x: getattr(x, "__name__", ""))
 def test_steps_that_need_nothing_of_each_other_are_done_at_once(f, args):
     value, gradients = _step_by_step(f, *args)

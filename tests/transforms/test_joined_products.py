@@ -103,6 +103,7 @@ def one_by_one(f: Callable[[], Any]) -> Any:
         return f()
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", JOINED)
 def test_values_and_gradients_are_those_of_single_products(name: str, joined: list[int]) -> None:
     loss, counts = JOINED[name]

@@ -51,6 +51,7 @@ WAYS = {
 }
 
 
+@pytest.mark.thorough(every=7)
 @pytest.mark.parametrize("way", WAYS)
 def test_ends_that_are_kept_are_assigned_around(way):
     f, x, left = WAYS[way]
@@ -86,6 +87,7 @@ def test_an_end_that_has_a_hook_stays_a_part():
     np.testing.assert_allclose(found, np.asarray(plain(LINE)), rtol=1e-14)
 
 
+@pytest.mark.thorough
 def test_second_derivatives_and_those_by_torch_s_interface_are_the_same():
     def loss(u):
         for _ in range(3):

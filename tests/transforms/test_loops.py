@@ -51,7 +51,7 @@ DERIVATIVES = {
 }
 
 
-@pytest.mark.thorough(but="by the state|by rows|of a batch")
+@pytest.mark.thorough(but="by the state|by rows")
 @pytest.mark.parametrize("name", DERIVATIVES)
 def test_derivatives_through_kept_products_are_those_of_the_loop_in_python(name):
     found, expected = (np.asarray(DERIVATIVES[name](loss)) for loss in (by_scan, in_python))

@@ -154,6 +154,7 @@ PROGRAMS: list[Program] = [
 ]
 
 
+@pytest.mark.thorough(every=16)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 def test_gradients_are_those_of_the_steps(
@@ -165,6 +166,7 @@ def test_gradients_are_those_of_the_steps(
     assert any(a >= INNER - 3 and b >= OUTER - 3 for a, b in itertools.pairwise(loops))
 
 
+@pytest.mark.thorough(but="observed_before")
 @pytest.mark.parametrize("f", PROGRAMS[:2], ids=lambda f: f.__name__)
 def test_second_derivatives(f: Program, given: list[numpy.ndarray], loops: list[int]) -> None:
     p, data = given
@@ -231,7 +233,7 @@ def random_loops(seed: int) -> Program:
     return f
 
 
-@pytest.mark.thorough(every=10)
+@pytest.mark.thorough(every=60)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_loops(seed: int, given: list[numpy.ndarray], loops: list[int]) -> None:
     f = random_loops(seed)

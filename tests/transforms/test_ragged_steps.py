@@ -86,6 +86,7 @@ def every_second(x):
 WAYS = [after, before, with_itself, empty_at_the_end, by_components, by_columns, by_norm]
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("f", WAYS)
 def test_values_and_gradients(f):
     check(f, POINTS)
@@ -139,6 +140,7 @@ def test_parts_of_rows_of_a_matrix():
     check(f, POINTS, MATRIX)
 
 
+@pytest.mark.thorough
 def test_what_is_made_of_the_sum_of_each_row():
     def f(x):
         total = 0.0
@@ -150,6 +152,7 @@ def test_what_is_made_of_the_sum_of_each_row():
     check(f, POINTS)
 
 
+@pytest.mark.thorough
 def test_rows_that_are_written_out_again():
     def f(x):
         total = 0.0
@@ -174,6 +177,7 @@ def test_steps_before_and_after_that_are_others():
     check(f, POINTS)
 
 
+@pytest.mark.thorough
 def test_second_derivatives():
     slope = ng.grad(after)
     f = ng.grad(lambda x: np.sum(np.sin(slope(x))))
@@ -194,6 +198,7 @@ def test_what_other_code_reads_is_there():
     np.testing.assert_allclose(got, [float(x) for x in expected])
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize(
     "step",
     [

@@ -149,6 +149,7 @@ RECURRENCES = {
 }
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", RECURRENCES)
 def test_what_each_step_makes_of_the_weights_alone_is_made_once(name):
     rng = np.random.default_rng(3)

@@ -106,7 +106,7 @@ BUFFERS = [
 ]
 
 
-@pytest.mark.thorough(but="backward$|eight_steps_back", every=2)
+@pytest.mark.thorough(but="backward$|eight_steps_back", every=4)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("f", BUFFERS, ids=lambda f: f.__name__)
 def test_steps_that_read_what_a_buffer_had_before_are_steps_of_the_loop(
@@ -153,6 +153,7 @@ def assigned_twice(w: Any, first: Any, steps: int) -> Any:
 ASSIGNED_AGAIN = [added_in_place, added_in_an_inner_loop, assigned_twice]
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("f", ASSIGNED_AGAIN, ids=lambda f: f.__name__)
 def test_what_a_step_assigns_again_is_assigned_once(f: Program, way: str, loops: list[int]) -> None:
@@ -242,6 +243,7 @@ def test_what_a_buffer_had_before_is_read_before_the_loop(loops: list[int]) -> N
             numpy.testing.assert_allclose(x, y, rtol=1e-12)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("f", BUFFERS, ids=lambda f: f.__name__)
 def test_kernels_of_a_buffer_do_not_depend_on_its_length(f: Program) -> None:
     def sources(steps: int) -> list[str]:

@@ -154,6 +154,7 @@ PROGRAMS: list[Program] = [
 NOT_BY_BACKWARD = (elements_written_and_columns_read, a_field_with_time_along_columns)
 
 
+@pytest.mark.thorough(every=8)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 def test_gradients_are_those_of_the_steps(f: Program, way: str, loops: list[int]) -> None:
@@ -200,7 +201,7 @@ def random_assignments(seed: int) -> Callable[[Any, Any], Any]:
     return f
 
 
-@pytest.mark.thorough(every=10)
+@pytest.mark.thorough(but="^40$")
 @pytest.mark.parametrize("seed", range(48))
 def test_random_assignments(seed: int, short: None) -> None:
     f = random_assignments(seed)
@@ -236,6 +237,7 @@ def test_rows_of_two_axes_of_one_array() -> None:
     numpy.testing.assert_allclose(value, ng.jit(f)(p), rtol=1e-13)
 
 
+@pytest.mark.thorough(but="^1$")
 @pytest.mark.parametrize("first", [0, 1, 2])
 def test_a_row_of_an_argument_before_rows_of_constants(first):
     """The array has a gradient, the rows that the steps assign have none."""

@@ -25,6 +25,7 @@ FIRST_STATES = {
 }
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("first", FIRST_STATES.values(), ids=FIRST_STATES)
 def test_first_steps_are_steps_of_the_loop(
@@ -59,6 +60,7 @@ def euler_step(p: Any, y: Any) -> Any:
     return y + 0.02 * np.stack([p[0] * y[0] - p[1] * y[1], p[2] * y[0] - p[3] * y[1]])
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("odd", [another_operation, without_gradients, of_detached_numbers])
 def test_another_first_step_stays(

@@ -85,6 +85,7 @@ AT_ONCE = [negative_logarithms, rows_of_a_list, picked_from_rows_left, elements_
 LOOPS = [recurrent, recurrent_by_elements]
 
 
+@pytest.mark.thorough(every=11)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("f", [*AT_ONCE, *LOOPS, part_of_a_matrix, picked_from_states_left])
 def test_gradients_are_those_of_the_steps(
@@ -112,6 +113,7 @@ def test_steps_that_need_nothing_of_each_other_are_done_at_once(f: Program) -> N
     assert len(found) < 200  # recorded one by one there are thousands
 
 
+@pytest.mark.thorough(but="recurrent$")
 @pytest.mark.parametrize("f", LOOPS)
 def test_steps_that_do_are_a_loop_where_they_are_many(
     f: Program, monkeypatch: pytest.MonkeyPatch

@@ -368,7 +368,7 @@ OTHERS = [
 
 
 @pytest.mark.thorough(
-    but=r"^(?!rows_and_then_pairs).*-backward$|^(array_state|rows_assigned)-(grad|jit)$", every=3
+    but=r"^(?!rows_and_then_pairs).*-backward$|^(array_state|rows_assigned)-(grad|jit)$", every=7
 )
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("f", [*ROLLED, *OTHERS], ids=lambda f: f.__name__)
@@ -445,6 +445,7 @@ def shallow_water(height: Any, momentum: Any, steps: int) -> Any:
     return total + np.sum(momentum)
 
 
+@pytest.mark.thorough(but="^6-7")
 @pytest.mark.parametrize(
     ("points", "steps", "found"), [(70, 7, [7]), (70, 3, []), (6, 7, []), (5000, 7, [])]
 )

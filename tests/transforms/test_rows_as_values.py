@@ -225,6 +225,7 @@ def product_by_elements(x, y):
     return np.sum(np.sin(u))
 
 
+@pytest.mark.thorough(but="jit")
 @pytest.mark.parametrize("way", WAYS)
 def test_sums_of_products_by_elements_are_a_loop_over_rows(way, loops):
     given = np.cos(np.arange(120.0)).reshape(60, 2), np.array([[0.7, 1.3], [-0.4, 0.9]])
@@ -251,6 +252,7 @@ def test_parts_of_rows_that_are_done_all_at_once_are_put_together_in_order():
     np.testing.assert_allclose(slope, np.cos(x @ y) @ y.T, rtol=1e-12)
 
 
+@pytest.mark.thorough(but="jit")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_table_that_is_filled_by_elements_is_a_loop_over_its_rows(way, loops):
     for found, expected in zip(WAYS[way](table, P), step_by_step(table, P), strict=True):
@@ -271,6 +273,7 @@ def ends_of_a_field(u):
     return np.sum(u**3)
 
 
+@pytest.mark.thorough(but="jit")
 @pytest.mark.parametrize("transformed", [lambda f: f, ng.jit], ids=["define by run", "jit"])
 def test_derivatives_of_derivatives_keep_the_order_of_rows(transformed):
     """Each derivative goes through the rows again, and finds those that the one before has made."""

@@ -185,7 +185,7 @@ def assert_same(found, expected):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.thorough(but="fori_loop", every=2)
+@pytest.mark.thorough(but="fori_loop", every=7)
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("name", [*BY_ROWS, *OTHERS])
 def test_gradients_are_those_of_loops_in_python(name, loop):

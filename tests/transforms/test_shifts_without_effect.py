@@ -110,6 +110,7 @@ def looks_for_the_largest(f: Loss) -> bool:
     return " equal(" in graph
 
 
+@pytest.mark.thorough(every=3)
 @pytest.mark.parametrize("name", WITHOUT_EFFECT)
 def test_gradients_without_the_shifts(name: str) -> None:
     loss = loss_of(WITHOUT_EFFECT[name])
@@ -118,6 +119,7 @@ def test_gradients_without_the_shifts(name: str) -> None:
     assert not looks_for_the_largest(loss)
 
 
+@pytest.mark.thorough(every=4)
 @pytest.mark.parametrize("name", WITH_EFFECT)
 def test_shifts_that_results_depend_on_stay(name: str) -> None:
     loss = loss_of(WITH_EFFECT[name])
@@ -126,6 +128,7 @@ def test_shifts_that_results_depend_on_stay(name: str) -> None:
     assert looks_for_the_largest(loss)
 
 
+@pytest.mark.thorough(every=9)
 @pytest.mark.parametrize("name", WITHOUT_EFFECT)
 def test_second_derivatives_and_batches(name: str) -> None:
     loss = loss_of(WITHOUT_EFFECT[name])

@@ -165,6 +165,7 @@ def _check(f: Callable[..., Any], *given: Any) -> list[str]:
     return [line.split(" = ")[1].split("(")[0] for line in lines]
 
 
+@pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("f, x", AT_ONCE, ids=lambda x: getattr(x, "__name__", ""))
 def test_parts_are_written_at_once(f, x):
     ops = _check(f, x, K)
@@ -275,6 +276,7 @@ def test_arrays_of_earlier_steps_that_something_else_assigns_to():
             assert gradient.shape == (12,)
 
 
+@pytest.mark.thorough(but="^1$")
 @pytest.mark.parametrize("seed", range(3))
 def test_random_additions(seed):
     random = numpy.random.default_rng(seed)
@@ -385,6 +387,7 @@ def test_index_arrays_and_masks_that_change_between_calls():
         places[0], mask[:3], nodes[4] = places[1], ~mask[:3], nodes[4, 0]
 
 
+@pytest.mark.thorough
 def test_what_looks_have_computed_is_added_to_by_nothing():
     """Each step takes a constant, which a look has computed: what it was made of is gone."""
     bounds = np.stack([np.full(100, 1.5), np.full(100, 9.0)], axis=1)

@@ -139,14 +139,7 @@ def _switch(
     def trace(f: Callable[..., Any]) -> Traced:
         types = [x.type for x in given]
         return traced(
-            operation,
-            f,
-            types,
-            structure,
-            leaves,
-            is_repeated=False,
-            device=device,
-            nodes=given,
+            operation, f, types, structure, leaves, is_repeated=False, device=device, nodes=given
         )
 
     while True:
@@ -170,13 +163,7 @@ def _switch(
             break
     first = branches[0]
     names = _names(operation, functions)
-    for name, other in zip(names, branches, strict=True):
-        if other.structure != first.structure:
-            raise TypeError(
-                trees.structure_mismatch(
-                    operation, f"the result of {name}", other.structure, first.structure
-                )
-            )
+    _check_structures(operation, names, branches)
     if len({x.target.type for x in branches}) > 1:
         wanted = _dtypes_with_weak(branches)
         branches = [trace(_casting(f, wanted)) for f in functions]
@@ -193,6 +180,14 @@ def _switch(
     targets, inputs, written = elements.with_elements_apart(targets, operands_of_all, known_body)
     results = elements.put_back(branch(index, targets, inputs), written)
     return trees.unflatten(first.structure, map(wrap, results))
+
+
+def _check_structures(operation: str, names: list[str], branches: list[Traced]) -> None:
+    first = branches[0].structure
+    for name, other in zip(names, branches, strict=True):
+        if other.structure != first:
+            result = f"the result of {name}"
+            raise TypeError(trees.structure_mismatch(operation, result, other.structure, first))
 
 
 def _with_token(f: Callable[..., Any]) -> Callable[..., Any]:
