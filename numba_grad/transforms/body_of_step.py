@@ -15,6 +15,7 @@ from numba_grad.transforms.rows_of_steps import (
     row_of,
     rows_in_front,
 )
+from numba_grad.transforms.steps_before import Carried
 from numba_grad.transforms.steps_of_loop import WHICH_ROW, Reads, StepsOfLoop
 
 # What reads an array, of which each has a row, or one which has all of it.
@@ -27,20 +28,29 @@ class BodyOfStep:
     Parameters
     ----------
     loop : what its steps read, and what others read of them
+    initial : what it carries at first, of which a row may have a gradient where those that steps
+        assign have none
     sequences : arrays that a step gets one row of each, with what reads that: where these are
         several passes of a loop inside, they read its rows
     of_passes : arrays whose rows passes read, the same in all steps
     """
 
     def __init__(
-        self, loop: StepsOfLoop, sequences: Sequence[Read], of_passes: Sequence[Read]
+        self,
+        loop: StepsOfLoop,
+        initial: Sequence[Node],
+        sequences: Sequence[Read],
+        of_passes: Sequence[Read],
     ) -> None:
         self.loop, self.recorded = loop, loop.recorded
         self.first = first = loop.steps.first
-        self.carried = {
-            (place, delay): _stand_in(self.recorded.nodes[first + place])
-            for place, delay in loop.carried
+        follows = {
+            place for (place, _), x in zip(loop.carried, initial, strict=True) if x.requires_grad
         }
+        self.carried: dict[Carried, Node] = {}
+        for place, delay in loop.carried:
+            x = self.recorded.nodes[first + place]
+            self.carried[place, delay] = argument(x.type, x.requires_grad or place in follows)
         rows = [argument(x.type.of_shape(x.shape[1:]), x.requires_grad) for _, x in sequences]
         arrays = [_stand_in(x) for _, x in of_passes]
         self.rows: dict[Reads, tuple[Node, int | None]] = {}  # and which row of it

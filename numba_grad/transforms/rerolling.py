@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.graph.node import OPS, SERIALS_A_NODE, Node, leaf, record, recording
+from numba_grad.graph.node import SERIALS_A_NODE, Node, leaf, record, recording
 from numba_grad.graph.survey import are_free
 from numba_grad.graph.walk import in_order_of_recording, recorded_since
 from numba_grad.immutable import NamedTuple
@@ -43,7 +43,6 @@ from numba_grad.transforms.rows_of_steps import (
     flipped,
     rows_in_front,
 )
-from numba_grad.transforms.steps_before import is_followed
 from numba_grad.transforms.steps_of_loop import WHICH_ROW, Reads
 from numba_grad.transforms.written_parts import WrittenPart, parts_written_in
 
@@ -208,7 +207,8 @@ class _Loop(ResultsOfSteps):
         rows = self._rows_of_steps()
         if rows is None:
             return None
-        step = BodyOfStep(self, rows, self._numbers_of_passes())
+        initial = [self._initial(place, delay) for place, delay in self.carried]
+        step = BodyOfStep(self, initial, rows, self._numbers_of_passes())
         body: CallTarget | None = step.target
         if steps.inner_period:
             if self.picked:
@@ -217,7 +217,6 @@ class _Loop(ResultsOfSteps):
             if body is None:
                 return None
         body = self.known(body)
-        initial = [self._initial(place, delay) for place, delay in self.carried]
         finals, stacks = loop(body, initial, [x for _, x in rows], step.given_constants, self.count)
         numbers = [x for step in self.before for x in step.nodes.values() if x >= 0]
         before = [recorded.nodes[x] for x in numbers]
@@ -253,9 +252,7 @@ class _Loop(ResultsOfSteps):
             given = [self.recorded.node(y) for y in self.recorded.inputs_of(number)]
             with recording(x.requires_grad):
                 x = record(x.op, tuple(given), x.params)
-        if not x.requires_grad or self.recorded.nodes[self.steps.first + place].requires_grad:
-            return x
-        return x if is_followed(self.recorded, self.steps, place) else OPS["detach"](x)
+        return x
 
     def _rows_of_steps(self) -> list[Read] | None:
         """The arrays that steps read one row of each, with what reads it; of passes of a loop

@@ -75,16 +75,7 @@ class Comparison:
             return None
         nodes = self.recorded.nodes
         for (place, _), number in found.initial.items():
-            first, follows = self.recorded.node(number), nodes[self.steps.first + place]
-            if first.type is not follows.type:
-                return None
-            # A row of an argument, which steps read before rows of constants: the array has a
-            # gradient, and so has what reads it.
-            if (
-                first.requires_grad
-                and not follows.requires_grad
-                and is_followed(self.recorded, self.steps, place)
-            ):
+            if self.recorded.node(number).type is not nodes[self.steps.first + place].type:
                 return None
         self._find_stacked(stacked)
         return found if found.nodes.keys() >= set(stacked) and self._numpy_agrees() else None
@@ -237,22 +228,3 @@ class Comparison:
             return None
         with np.errstate(all="ignore"):
             return np.asarray(node.op.reference(*arrays, **node.params), node.dtype, order="C")
-
-
-def is_followed(recorded: RecordedGraph, steps: Steps, place: int) -> bool:
-    """Whether something with a gradient is made of what reads this place of the steps before: what
-    reads an array of which some other row has one counts as having one itself."""
-    own = range(steps.first, steps.first + steps.period)
-    readers = {
-        k
-        for k in own
-        if recorded.nodes[k].requires_grad
-        and any(
-            x < steps.first and (x - steps.first - place) % steps.period == 0
-            for x in recorded.inputs_of(k)
-        )
-    }
-    return any(
-        recorded.nodes[k].requires_grad and not readers.isdisjoint(recorded.inputs_of(k))
-        for k in own
-    )

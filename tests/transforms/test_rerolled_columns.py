@@ -256,3 +256,48 @@ def test_a_row_of_an_argument_before_rows_of_constants(first):
     expected = [(f(p + h) - f(p - h)).item() / 2e-6 for h in 1e-6 * np.eye(2)]
     for gradient in (ng.grad(f), ng.jit(ng.grad(f))):
         np.testing.assert_allclose(gradient(p), expected, rtol=1e-6)
+
+
+def _reads_of_two_rows_before(v: Any, rows: Any) -> Any:
+    y, s = ng.zeros(rows.shape), 0.0
+    y[0] = v
+    for k in range(1, len(rows)):
+        s = s + y[k - 1, 0]
+        s = s + y[k - 2, 1] ** 2
+        y[k] = rows[k]
+    return s
+
+
+def _reads_of_a_window(v: Any, rows: Any) -> Any:
+    y, s = ng.ones(rows.shape), 0.0
+    y[0], y[1] = v, v**2
+    for k in range(2, len(rows)):
+        s = s + np.sum(np.sin(y[k - 2 : k].sum(axis=0)))
+        y[k] = rows[k]
+    return s
+
+
+def _elements_moved_on(v: Any, rows: Any) -> Any:
+    y, s = ng.zeros(rows.shape), 0.0
+    y[0] = v
+    for k in range(1, len(rows)):
+        s = s + y[k - 1, 0]
+        s = s + y[k - 2, 1]
+        y[k, 1] = y[k - 1, 0]
+    return s
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        _reads_of_two_rows_before,
+        _reads_of_a_window,
+        _elements_moved_on,
+    ],
+)
+@pytest.mark.usefixtures("short")
+def test_a_row_that_the_first_steps_read_keeps_its_gradient(f: Callable[..., ng.Tensor]) -> None:
+    v, rows = np.array([0.5, 1.5, -0.7]), np.random.default_rng(0).normal(size=(40, 3))
+    expected = [(f(v + h, rows) - f(v - h, rows)).item() / 2e-6 for h in 1e-6 * np.eye(3)]
+    for gradient in (ng.grad(f), ng.jit(ng.grad(f))):
+        numpy.testing.assert_allclose(gradient(v, rows), expected, rtol=1e-6, atol=1e-7)
