@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from numpy.polynomial import Polynomial, chebyshev
 
 import numba_grad as ng
 from numba_grad.autograd import running
@@ -50,6 +51,7 @@ def add_in_place(x):
     b += x
 
 
+DOUBLED = np.vectorize(lambda x: 2 * x)
 STORES = [store, store_slice, store_integer, store_sum, fill]
 NUMBERS = [
     (lambda x: float(x[0]), "x itself in place of float"),
@@ -58,6 +60,11 @@ NUMBERS = [
     (lambda x: math.lgamma(x[0]), r"scipy\.special\.gammaln\(x\)"),
     (lambda x: np.float64(x[0]), r"x itself in place of np\.float64"),
     (lambda x: np.array([x[0], x[1]]), r"np\.stack\(\[x, y\]\) in place of np\.array"),
+    (lambda x: np.mean([x[0], x[1]]), r"np\.mean\(np\.stack\(\[x, y\]\)\) in place of np\.mean"),
+    (lambda x: np.full((2, 2), x[0]), r"ng\.full\(\.\.\.\), which has a gradient; x\.detach"),
+    (lambda x: Polynomial(x), r"np\.poly1d\(c\[::-1\]\)\(x\)"),
+    (lambda x: chebyshev.chebval(0.5, x), r"sum of c\[k\] \* ng\.special\.eval_chebyt\(k, x\)"),
+    (lambda x: DOUBLED(x), "a loop over elements; or import numba_grad.numpy as np, where DOUBLED"),
     (lambda x: np.asarray(x, dtype=float), r"x\.astype\(float\)"),
     (lambda x: x[0].item(), r"x\.detach\(\)\.item\(\)"),
     (lambda x: x.item(0), r"x\.detach\(\)\.item\(\)"),

@@ -2,6 +2,7 @@
 
 import array
 import itertools
+from collections import deque
 
 import numpy as np
 import pytest
@@ -424,6 +425,23 @@ def test_lists_of_tensors_are_traced():
     assert ng.jit(powers)(3.0).tolist() == [3, 9, 1]
     assert ng.vmap(powers)(np.array([2.0, 3.0])).tolist() == [[2, 4, 1], [3, 9, 1]]
     assert ng.jacobian(powers)(3.0).tolist() == [1, 6, 0]
+
+
+def test_deques_are_lists():
+    """As a mean of the last few states."""
+
+    def f(x):
+        window = deque(maxlen=3)
+        for k in range(5):
+            window.append(k * x)
+        return np.sum(ng.mean(window, axis=0) * ng.array([window]) + ng.exp(window))
+
+    x = np.array([0.5, -1.0])
+    last = np.array([2.0, 3.0, 4.0])[:, None]
+    expected = 2 * x * 3 * last.sum() + np.sum(last * np.exp(last * x), axis=0)
+    np.testing.assert_allclose(ng.grad(f)(x).numpy(), expected)
+    np.testing.assert_allclose(ng.jit(ng.grad(f))(x), expected)
+    same(ng.tensor(deque([1, 2.5])), np.array([1, 2.5]))
 
 
 def test_lists_of_tensors_of_different_shapes_are_refused():

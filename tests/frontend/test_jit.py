@@ -429,3 +429,18 @@ def test_what_was_looked_at_while_tracing_needs_no_inputs():
     x = np.linspace(0.1, 0.9, 64)
     for f in (of_rows_and_columns, of_a_trace):
         np.testing.assert_allclose(ng.jit(ng.grad(f))(x), ng.grad(f)(x).numpy(), rtol=1e-10)
+
+
+def test_a_result_that_was_looked_at_is_no_step_of_a_loop():
+    def f(x):
+        first = (ng.linspace(0.0, 3.0, 60) + 0.13)[3]
+        assert first.numpy() > 0
+        for _ in range(60):
+            x = np.sin(x + np.cos(x) * 0.1) + 0.1 * np.sum(x[2:5])
+        return np.sum(x * first), first
+
+    def gradient(x):
+        return ng.vjp(f, x)[1]((1.0, 0.0))[0]
+
+    x = np.linspace(0.1, 0.9, 10)
+    np.testing.assert_allclose(ng.jit(gradient)(x), gradient(x).numpy(), rtol=1e-10)

@@ -106,7 +106,9 @@ class OwnHistory:
 
     def _pending(self) -> History:
         """The history of all that is computed."""
-        return history_of(self._outputs, self._ends, since=self._since, with_pending=True)
+        # A result that was looked at may have none any more.
+        outputs = [x for x in self._outputs if x.inputs or x.value is None]
+        return history_of(outputs, self._ends, since=self._since, with_pending=True)
 
     def _is_own(self, walk: History) -> bool:
         """Whether steps among all this are such that one looks for them: many that have gradients,
