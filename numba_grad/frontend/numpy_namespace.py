@@ -21,7 +21,7 @@ from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.functions import creation, elementwise, ranges
 from numba_grad.frontend.functions.creation import Shape, asarray, empty
 from numba_grad.frontend.functions.shapes import broadcast_to, reshape
-from numba_grad.frontend.inputs.arrays import ArrayLike, has_tensors
+from numba_grad.frontend.inputs.arrays import SEQUENCES, ArrayLike, has_tensors
 from numba_grad.frontend.tensors import array_api
 from numba_grad.frontend.tensors.flat_elements import ndenumerate
 from numba_grad.frontend.tensors.numpy_functions import MADE_LIKE, counterpart, of_ufunc
@@ -118,7 +118,7 @@ def _is_ours(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 def _joined(x: ArrayLike) -> ArrayLike:
     """`x`, or the tensor that a list with tensors stands for."""
-    return asarray(x) if isinstance(x, list | tuple) and has_tensors(x) else x
+    return asarray(x) if isinstance(x, SEQUENCES) and has_tensors(x) else x
 
 
 def _by_numpys_arguments(theirs: Function, ours: Function) -> Function:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from numba_grad.errors import DeviceError, explain
-from numba_grad.graph.types import CPU, TupleType, Type
+from numba_grad.graph.types import CPU, TupleType, Type, devices
 
 # Operations that take no part in computing: their types are as they say, devices included.
 KEEPS_DEVICES = ("control", "call", "transfer")
@@ -24,25 +24,20 @@ LITERALS = ("literal", "iota")
 # The operation of leaves that are on no device yet: lists of numbers.
 NUMBERS_NAME = "numbers"
 
-_is_in_use = False
 _undecided: set[Any] = set()
 
 
 def is_in_use() -> bool:
-    """Whether this process has recorded anything that concerns another device than the CPU."""
-    return _is_in_use
+    """Whether this process has had arrays on another device than the CPU."""
+    return len(devices) > 1
 
 
 def infer(op: Any, types: list[Any], params: dict[str, Any]) -> Type | TupleType:
     """The type of `op` on operands of these types, on the device of those that are not on the
     CPU."""
-    global _is_in_use
     device = next((t.device for t in types if t.device != CPU), CPU)
     if device == CPU or op.family in KEEPS_DEVICES:
-        result = op.infer(*types, **params)
-        _is_in_use = _is_in_use or device != CPU or result.device != CPU
-        return result
-    _is_in_use = True
+        return op.infer(*types, **params)
     # Shape rules know nothing of devices.
     return op.infer(*[t.on(CPU) for t in types], **params).on(device)
 
@@ -81,7 +76,9 @@ def goes_along(node: Any) -> bool:
 def undecided(arguments: Sequence[Any], values: Sequence[Any]) -> Iterator[None]:
     """While the body of a loop or a branch is traced on the CPU: those of its arguments that go
     along, as their first values do."""
-    own = [x for x, value in zip(arguments, values, strict=True) if goes_along(value)]
+    own: list[Any] = []
+    if is_in_use():  # where all is on the CPU nobody asks: histories are long
+        own = [x for x, value in zip(arguments, values, strict=True) if goes_along(value)]
     _undecided.update(own)
     try:
         yield

@@ -105,12 +105,15 @@ class TupleType:
 
 
 _types: dict[tuple[tuple[int, ...], np.dtype, str], Type] = {}
+# On which there has been any array in this process.
+devices = {CPU}
 
 
 @functools.lru_cache(maxsize=1 << 14)
 def array_type(shape: tuple[int, ...], dtype: np.dtype, device: str = CPU) -> Type:
     """The one type of this shape and dtype on this device."""
     dtype = KNOWN.get(dtype, dtype)
+    devices.add(device)
     # Atomic: two threads that make the same type both get the first one.
     return _types.setdefault((shape, dtype, device), Type(shape, dtype, sys.intern(device)))
 

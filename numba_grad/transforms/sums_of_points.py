@@ -73,12 +73,38 @@ def carrying_points(body: CallTarget, carried: int) -> SumsOfPoints | None:
 
 
 def _added(output: Node, own: Node) -> Node | None:
-    """The sum that a step adds to what it carries, if it does that."""
-    if output.op.name != "add" or own not in output.inputs:
+    """The sum that a step adds to what it carries, if it does that; one of all of them, where it
+    adds several over the same points."""
+    terms: list[Node] = []
+    stack = [output]
+    while stack:
+        node = stack.pop()
+        if node.op.name == "add":
+            stack += reversed(node.inputs)
+        elif node.op.name == "to_device":  # to the host and back: the gradient of a number of its
+            stack += node.inputs
+        else:
+            terms.append(node)
+    if terms.count(own) != 1:
         return None
-    [added] = [x for x in output.inputs if x is not own] or [own]
-    while added.op.name == "to_device":  # to the host and back: the gradient of a number of its
-        [added] = added.inputs
-    if added.op.name != "sum" or added.type != output.type:
-        return None
-    return added if added.inputs[0].dtype == output.dtype else None
+    total: Node | None = None
+    first: Node | None = None
+    for term in terms:
+        if term is own:
+            continue
+        is_negative = term.op.name == "negative"
+        added = term.inputs[0] if is_negative else term
+        if added.op.name != "sum" or added.type != output.type:
+            return None
+        [points] = added.inputs
+        if first is None:
+            first = added
+        if points.type != first.inputs[0].type or added.params != first.params:
+            return None
+        if points.dtype != output.dtype:
+            return None
+        if total is None:
+            total = OPS["negative"](points) if is_negative else points
+        else:
+            total = OPS["subtract" if is_negative else "add"](total, points)
+    return None if first is None or total is None else record(first.op, (total,), first.params)

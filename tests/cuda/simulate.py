@@ -24,7 +24,7 @@ LIBDEVICE = SimpleNamespace(
     fmaf=lambda x, y, z: np.float32(np.float64(x) * y + z),
     fma=lambda x, y, z: np.float64(np.longdouble(x) * y + z),
 )
-DECORATOR = re.compile(r'@cuda\.jit\("void\((.*)\)"\)')
+DECORATOR = re.compile(r'@cuda\.jit\("void\((.*)\)"(?:, max_registers=\d+)?\)')
 
 
 def compare_and_swap(pointer, expected, desired):

@@ -8,14 +8,17 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import numba_grad as ng
 from numba_grad.compiler.building import cache
 from numba_grad.compiler.cuda import build, front_end, link, worker_processes
 from numba_grad.config import configure
 from numba_grad.errors import KernelError
 from numba_grad.frontend.compiled_functions.lowered import LoweredKernel
 from numba_grad.runtime.cuda.conditional_nodes import CHOICE_SOURCE, DECISION_SOURCE
+from tests.cuda.graph_kernels import GraphRun
 from tests.cuda.requirements import needs_compiler
 from tests.processes import output_of, run_python, wait_until
 
@@ -386,6 +389,26 @@ def test_each_compiler_that_is_installed(name, monkeypatch):
         (declared,) = re.findall(r"\.extern \.func +cudaGraphSetConditional\s*\((.*?)\)", ptx, re.S)
         assert re.findall(r"\.b\d+", declared) == [".b64", ".b32"]
         link.link(ptx, "sm_90")
+
+
+@needs_compiler
+def test_sums_have_as_many_registers_as_let_blocks_run_beside_each_other():
+    def energy(x):
+        difference = x[:, None, :] - x[None, :, :]
+        inverse = 1.0 / ((difference * difference).sum(-1) + 0.1)
+        return (inverse**6 - inverse**3).sum()
+
+    run = GraphRun(is_run=False)
+    run.evaluate(ng.grad(energy), np.broadcast_to(np.zeros(()), (20_000, 3)))
+    bounds = {front_end.most_registers(emitted.source) for emitted in run.emitted}
+    assert bounds == {0, 64}
+    ptx = front_end.compile_to_ptx(run.emitted[0].source, "sm_90")
+    as_it_is = link.link(ptx, "sm_90")[1].registers
+    assert as_it_is > 48
+    assert link.link(ptx, "sm_90", as_it_is - 8)[1].registers <= as_it_is - 8
+    # Neither where it has fewer, nor where it would have to do with far fewer.
+    for bound in (as_it_is, 128, as_it_is // 2):
+        assert link.link(ptx, "sm_90", bound)[1].registers == as_it_is
 
 
 @needs_compiler

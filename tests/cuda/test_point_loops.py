@@ -102,9 +102,26 @@ def python_loop(x, v, k):
     return loss + (x * v).sum()
 
 
+def lorenz(x, y, r, b):
+    """Each slope reads what all share, and so adds to its gradient."""
+
+    def slope(x, y):
+        return y * r - x * y, b - x * b + r * y
+
+    def step(_, state):
+        x, y = state
+        k, m = slope(x, y), slope(x - 0.02, y)
+        k, m = [0.02 * (p + q) for p, q in zip(k, m, strict=True)]
+        return x + k, y - m
+
+    x, y = ng.fori_loop(0, 12, step, (x, y))
+    return (x * x + y).sum()
+
+
 PROGRAMS = {
     "of each point": (pendulums, (X, V, W, 0.5 * W)),
     "shared": (pendulums, (X, V, 0.8, 0.1)),
+    "shared by slopes": (lorenz, (X, V, np.array(1.3), 0.4)),
     "driven": (driven, (X, ROWS, TIMES)),
     "backwards": (backwards, (X, ROWS)),
     "trajectory": (trajectory, (X, V)),

@@ -680,6 +680,23 @@ def test_derivatives_that_a_loop_moves_on_require_no_grad(sine):
         assert not ng.fori_loop(0, 3, of_a_constant, 0.3).requires_grad
 
 
+def test_a_rule_of_an_element_that_turns_out_to_be_a_constant_leaves_no_history():
+    product = ng.custom_vjp(lambda p, x: p * x)
+    product.defvjp(lambda p, x: (p * x, (p, x)), lambda kept, g: (np.sum(g * kept[1]), g * kept[0]))
+
+    def f(v, w):
+        rows = ng.ones((6, 3))
+        rows[-1] = v
+        rows[2, 0] = 0.3  # in parts, so rows are values, and row 1 depends on nothing
+        return np.sum(product(rows[1][1], w))
+
+    point = np.array([0.5, -1.0, 2.0])
+    of_v, of_w = ng.grad(f, argnums=(0, 1))(point, point)
+    assert not of_w.requires_grad
+    np.testing.assert_array_equal(of_v, np.zeros(3))
+    np.testing.assert_array_equal(of_w, np.ones(3))
+
+
 # Rules that close over what is mapped: what they keep is in no graph that `vmap` sees. The rules
 # say what the derivative is, so the loop in Python without rules is to be met, in all orders.
 

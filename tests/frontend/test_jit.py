@@ -409,3 +409,23 @@ def test_sums_that_are_known_while_tracing_need_no_inputs():
     assert ng.jit(f)(x) == pytest.approx(np.sum(near @ x) + np.sum(points**2) * x[0])
     expected = near.sum(axis=0) + np.array([np.sum(points**2), 0, 0])
     np.testing.assert_allclose(ng.jit(ng.grad(f))(x), expected)
+
+
+def test_what_was_looked_at_while_tracing_needs_no_inputs():
+    """Sums of rows and columns are joined, and traces of products found: not in what is known."""
+
+    def known(x):
+        assert np.all(np.isfinite(x.numpy()))
+        return x
+
+    def of_rows_and_columns(x):
+        shift = known(ng.arange(64.0) - 31.5)
+        table = np.exp(-((x + shift)[:, None] ** 2) - x**2)
+        return np.sum(np.sum(table, axis=0) * x) + np.sum(np.sum(table * x, axis=1) * shift)
+
+    def of_a_trace(x):
+        return np.trace(known(ng.arange(4096.0).reshape(64, 64).T) @ np.outer(x, x))
+
+    x = np.linspace(0.1, 0.9, 64)
+    for f in (of_rows_and_columns, of_a_trace):
+        np.testing.assert_allclose(ng.jit(ng.grad(f))(x), ng.grad(f)(x).numpy(), rtol=1e-10)

@@ -151,7 +151,8 @@ def compile_and_store(request: KernelRequest) -> bytes:
     """Code and figures of a kernel that the disk cache does not have."""
 
     def work() -> bytes:
-        stored = _packed(*link(_ptx(request), request.architecture))
+        bound = front_end.most_registers(request.source)
+        stored = _packed(*link(_ptx(request), request.architecture, bound))
         _statistics.compilations += 1
         cache.write(request.key, stored)
         return stored

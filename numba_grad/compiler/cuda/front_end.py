@@ -462,6 +462,12 @@ def _signature(definition: ast.FunctionDef) -> str:
     return ast.literal_eval(decorator.args[0])
 
 
+def most_registers(source: str) -> int:
+    """What `@cuda.jit("...", max_registers=...)` says of the kernel; 0 where it says nothing."""
+    found = re.search(r"max_registers=(\d+)\)\ndef kernel\(", source)
+    return int(found.group(1)) if found else 0
+
+
 def _executed(definition: ast.FunctionDef, scope: Namespace) -> Callable:
     """The function, whose globals are what is in scope now."""
     own = dict(scope)

@@ -13,6 +13,7 @@ from numba_grad.compiler.cuda.index_arithmetic import (
     index_arithmetic,
     split_position,
 )
+from numba_grad.compiler.cuda.launch import MOST_REGISTERS_OF_SUMS
 from numba_grad.compiler.emission.text import SourceText, index_text
 from numba_grad.compiler.loop_nests.iteration_spaces import Index
 from numba_grad.compiler.loop_nests.kernel_ir import (
@@ -68,7 +69,8 @@ class KernelText:
 
     def __str__(self) -> str:
         definitions = [text.rstrip("\n") + "\n\n\n" for text in self.expressions.definitions()]
-        return "".join(definitions) + decorator(self.types_of_words) + str(self.source)
+        most = MOST_REGISTERS_OF_SUMS if self.kernel.accumulators else 0
+        return "".join(definitions) + decorator(self.types_of_words, most) + str(self.source)
 
     @property
     def types_of_words(self) -> list[str]:
@@ -346,9 +348,11 @@ class KernelText:
         return block if where == "0" else f"{block} + {where}"
 
 
-def decorator(types: Iterable[str]) -> str:
-    """Of a kernel, with the types of its parameters."""
-    return f'@cuda.jit("void({", ".join(types)})")\n'
+def decorator(types: Iterable[str], most_registers: int = 0) -> str:
+    """Of a kernel, with the types of its parameters, and the registers that it may have, if it can
+    do with so few (`build.py`)."""
+    bound = f", max_registers={most_registers}" if most_registers else ""
+    return f'@cuda.jit("void({", ".join(types)})"{bound})\n'
 
 
 def loaded(dtype: np.dtype, element: str) -> str:

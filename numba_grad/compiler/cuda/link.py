@@ -30,8 +30,13 @@ class Usage:
     shared_bytes: int
 
 
-def link(ptx: str, architecture: str) -> tuple[bytes, Usage]:
-    """The cubin of the one kernel in `ptx`, for an architecture such as "sm_90".
+# With more registers than these times a bound, what it would have to spill costs too much.
+MOST_OVER_BOUND = 1.5
+
+
+def link(ptx: str, architecture: str, most_registers: int = 0) -> tuple[bytes, Usage]:
+    """The cubin of the one kernel in `ptx`, for an architecture such as "sm_90"; with at most so
+    many registers, where it takes not many more.
 
     Raises
     ------
@@ -40,7 +45,17 @@ def link(ptx: str, architecture: str) -> tuple[bytes, Usage]:
     """
     nvjitlink = _nvjitlink()
     _check_versions(ptx, nvjitlink.version())
-    options = [f"-arch={architecture}", "-verbose", "-Xptxas=-v"]
+    cubin, usage = _linked(nvjitlink, ptx, architecture)
+    # Not from the start: ptxas takes a bound as leave to use as many.
+    if most_registers < usage.registers <= MOST_OVER_BOUND * most_registers:
+        return _linked(nvjitlink, ptx, architecture, f"-maxrregcount={most_registers}")
+    return cubin, usage
+
+
+def _linked(
+    nvjitlink: ModuleType, ptx: str, architecture: str, *further: str
+) -> tuple[bytes, Usage]:
+    options = [f"-arch={architecture}", "-verbose", "-Xptxas=-v", *further]
     text = ptx.encode()
     handle = nvjitlink.create(len(options), options)
     try:

@@ -37,7 +37,7 @@ from numba_grad.frontend.inputs.tracing import Check, ClosedOver, is_tracing
 from numba_grad.frontend.tensors.python_numbers import Limit
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
-from numba_grad.graph.node import OPS, Node, argument, leaf, recording
+from numba_grad.graph.node import OPS, Node, argument, become_leaf, leaf, recording
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import in_order_of_recording, is_traced, substitute, toposort
@@ -239,6 +239,9 @@ class Specialization:
             return computed
         found = computed
         nodes = self.reached or toposort(computed, stop=lambda x: x.value is not None)
+        for x in nodes:  # what was looked at: rules that look for a sum would ask for what of
+            if x.value is not None and x.op.input_names and not x.inputs:
+                become_leaf(x)
         operations = set(map(_op_of, nodes))
         constants = {x: x.value for x in self.constants if x.value is not None}
         sizes = [x.type.size for x in constants if len(x.shape) == 1 and x.dtype.kind in "iu"]
@@ -431,9 +434,7 @@ class Specialization:
 def _has_large_sums(nodes: Iterable[Node]) -> bool:
     """Whether two matrices of many elements are summed over one of their axes."""
     sums = [x for x in nodes if x.op is _SUM and x.shape and len(x.params["axes"]) == 1]
-    # One that was computed while the function was traced has no inputs any more.
-    sizes = [x.inputs[0].type.size for x in sums if x.inputs]
-    return sum(size >= FEWEST_SUMMED for size in sizes) > 1
+    return sum(x.inputs[0].type.size >= FEWEST_SUMMED for x in sums) > 1
 
 
 def _is_square(x: Node) -> bool:

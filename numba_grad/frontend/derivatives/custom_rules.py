@@ -530,7 +530,7 @@ class Rules:
         self._call: _Arguments | None = call
         self._closed_over = closed_over
         # Identities of the arguments: what lies behind them is reached by the rule.
-        self._stand_ins = frozenset(stand_ins if closed_over else ())
+        self._stand_ins = frozenset(stand_ins)
         self._types: list[Type] = [node.type for node in nodes]  # of all leaves of the result
         self._numbers = numbers  # of those that have derivatives
         self._values = [nodes[k] for k in numbers] if closed_over else []
@@ -584,6 +584,7 @@ class Rules:
         if self._is_later:
             residuals = _by_fwd(self.function, call.all_with(self._primals(call)))[1]
         else:
+            self._forget_constants()
             residuals = trees.unflatten(
                 self._residual_structure, [_residual(x, operation) for x in self._residuals]
             )
@@ -615,6 +616,25 @@ class Rules:
                 [next(names) for _ in range(size)],
             )
         return found
+
+    def _forget_constants(self) -> None:
+        """Of an argument that has turned out to be a constant since, as an element of a row that
+        nothing was assigned to, what `fwd` has made of it alone has no derivative either."""
+        constant = {
+            x
+            for x in self._stand_ins
+            if x.requires_grad and x.inputs and not any(y.requires_grad for y in x.inputs)
+        }
+        if not constant:
+            return
+        kept = [x.node for x in self._residuals if isinstance(x, _Kept)]
+        for node in history_of(kept, constant).nodes:
+            if not constant.isdisjoint(node.inputs) and not any(
+                x.requires_grad and x not in constant for x in node.inputs
+            ):
+                constant.add(node)
+        for node in constant:
+            node.requires_grad = False
 
     def _transposed(
         self, call: _Arguments, given: Sequence[Node | None], operation: Node

@@ -16,6 +16,7 @@ from numba_grad.compiler.backends import copied_to
 from numba_grad.dtypes import FLOAT64, INT64
 from numba_grad.errors import GradientError, ShapeError, TracingError, explain
 from numba_grad.frontend.inputs.arrays import (
+    SEQUENCES,
     ArrayLike,
     as_node,
     as_optional_dtype,
@@ -117,7 +118,7 @@ def tensor(
         node = OPS["detach"](node)
     elif is_scalar(obj):
         value = np.array(obj, wanted)
-    elif isinstance(obj, list | tuple):
+    elif isinstance(obj, SEQUENCES):
         node = stacked_tensors(obj) if copy else None
         if node is not None and node.requires_grad:
             raise _detached_from(node)
@@ -154,14 +155,14 @@ def asarray(
 ) -> "Tensor":
     """`obj` as a tensor. A Tensor that is so already is returned as it is, unless `copy` is True.
 
-    Gradients flow through, also of nested lists and tuples with tensors in them.
+    Gradients flow through, also of nested lists, tuples and deques with tensors in them.
 
     Raises
     ------
     ValueError
         With `copy=False`, if a copy is needed.
     """
-    if isinstance(obj, (list, tuple)):
+    if isinstance(obj, SEQUENCES):
         node = stacked_tensors(obj)
         if node is None:
             wanted = as_optional_dtype(dtype)

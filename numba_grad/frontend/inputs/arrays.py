@@ -61,6 +61,7 @@ DEFAULT_DTYPES = {
     float: np.dtype(np.float64),
     complex: np.dtype(np.complex128),
 }
+SEQUENCES = (list, tuple, deque)  # which NumPy makes arrays of
 WEAK = frozenset((int, float, complex))  # bool is strongly typed, as in NumPy
 # What a class derived from ndarray must have as that has it, to be computed with as an array.
 _MEANINGS = ("__array_ufunc__", "__array_function__", "__add__", "__mul__", "__pow__")
@@ -181,7 +182,7 @@ def as_node(value: ArrayLike, like: Node | None = None) -> Node:
         return scalar_leaf(value, loop_dtypes(np.add, (like.dtype, kind))[-1])
     if isinstance(value, np.generic):
         return scalar_leaf(value, canonical_dtype(value.dtype))
-    if isinstance(value, list | tuple):
+    if isinstance(value, SEQUENCES):
         stacked = stacked_tensors(value)
         return numbers(own_array(value)) if stacked is None else stacked
     if isinstance(value, range):
@@ -261,13 +262,13 @@ def stacked_tensors(value: Any) -> Node | None:
 
 
 def has_tensors(value: Iterable[Any]) -> bool:
-    """Whether there are tensors among these values, or in nested lists and tuples of them."""
+    """Whether there are tensors among these values, or in nested sequences of them."""
     # By sets of classes: of a long list of numbers, half of what it takes to make an array of it.
     for kind in set(map(type, value)):
         if kind in DEFAULT_DTYPES:
             continue
-        if issubclass(kind, list | tuple):
-            if any(has_tensors(x) for x in value if isinstance(x, list | tuple)):
+        if issubclass(kind, SEQUENCES):
+            if any(has_tensors(x) for x in value if isinstance(x, SEQUENCES)):
                 return True
         elif hasattr(kind, "_node"):
             return True
@@ -275,7 +276,7 @@ def has_tensors(value: Iterable[Any]) -> bool:
 
 
 def _devices_in(value: Any) -> Iterator[str]:
-    if isinstance(value, list | tuple):
+    if isinstance(value, SEQUENCES):
         for x in value:
             yield from _devices_in(x)
     elif (node := node_of(value)) is not None:
@@ -284,7 +285,7 @@ def _devices_in(value: Any) -> Iterator[str]:
 
 def _stacked(value: Any, device: str) -> Node:
     node = node_of(value)
-    if node is None and not (isinstance(value, list | tuple) and has_tensors(value)):
+    if node is None and not (isinstance(value, SEQUENCES) and has_tensors(value)):
         node = as_node(value)
     if node is not None:
         return placed(node, device) if node.shape == () else node
@@ -450,7 +451,7 @@ def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = T
         return _aliased(array, own, is_array=isinstance(value, np.ndarray))
     if dtype is not None:
         _checked_dtype(array)
-    if array is not value and array.base is None and isinstance(value, (list, tuple)):
+    if array is not value and array.base is None and isinstance(value, SEQUENCES):
         if own.kind in "iu" and own != array.dtype:
             return np.array(value, own, order="C")  # which refuses what is out of its range
         return np.asarray(array, own, order="C")  # just made for us by np.asarray

@@ -14,6 +14,7 @@ import os
 import re
 import sys
 import warnings
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -49,7 +50,6 @@ _WITH_SPECIFICATION = frozenset(
 _SKIPPED = frozenset((opcode.opmap["CACHE"], opcode.opmap["EXTENDED_ARG"]))
 _SYMBOLS = [symbol for _, symbol in getattr(opcode, "_nb_ops", ())]  # of BINARY_OP, by argument
 
-_SEQUENCES = (ast.List, ast.Tuple, ast.ListComp)
 _FILLING = ("fill", "fill_diagonal", "put")
 _ARRAY_MAKERS = (np.array, np.asarray, np.asanyarray, np.ascontiguousarray)
 _OF_TRUTH = {  # functions of Python's, not written in it, that compare
@@ -67,6 +67,12 @@ _BY_KEYS = {  # with an argument `key`
     "sorted": "values[np.argsort(keys)] of arrays,",
 }
 _OF_PYTHON = ("builtins", "_bisect")
+_OF_DEGREE = {  # by modules of `numpy.polynomial`
+    "chebyshev": "ng.special.eval_chebyt",
+    "hermite": "ng.special.eval_hermite",
+    "laguerre": "ng.special.eval_laguerre",
+    "legendre": "ng.special.eval_legendre",
+}
 _COUNTERPARTS = {  # of functions of `math` that NumPy has under another name, or SciPy has
     "fabs": "np.abs(x)",
     "pow": "x ** y",
@@ -325,9 +331,11 @@ def _instead_of_call(line: Line, call: ast.Call) -> str:
         other = _counterpart(called.__name__)
         return f"{other} in place of {name}(x)" if other else ""
     given = call.args[0] if call.args else None
-    if isinstance(given, _SEQUENCES) or isinstance(given and line.evaluated(given), list | tuple):
+    if given is not None and not _is_of_coefficients(called) and _may_hold_tensors(line, given):
+        is_joined = any(called is function for function in (*_ARRAY_MAKERS, np.concatenate))
+        stacked = "np.stack([x, y])" if is_joined else f"{name}(np.stack([x, y]))"
         return (
-            f"np.stack([x, y]) in place of {name}([x, y]); or, for the whole file, "
+            f"{stacked} in place of {name}([x, y]); or, for the whole file, "
             "import numba_grad.numpy as np, whose functions take such lists"
         )
     if any(called is function for function in _ARRAY_MAKERS):
@@ -341,6 +349,10 @@ def _instead_of_call(line: Line, call: ast.Call) -> str:
         return f"{function} in place of {name}(x): methods of arrays take arrays alone"
     if _is_polynomial(called):
         return f"np.poly1d({name}.convert(kind=Polynomial).coef[::-1])(x) in place of {name}(x)"
+    if _is_of_coefficients(called):
+        return _instead_of_polynomial(called, name)
+    if isinstance(called, np.vectorize):
+        return f"a loop over elements; or import numba_grad.numpy as np, where {name} is made"
     if called is range:
         return (
             "ng.fori_loop, or jit(f, control_flow=True), for the loop; static_argnums=... for the "
@@ -355,9 +367,34 @@ def _instead_of_call(line: Line, call: ast.Call) -> str:
     return ""
 
 
+def _may_hold_tensors(line: Line, given: ast.expr) -> bool:
+    """Whether it is a sequence, and not one of numbers alone, such as a shape."""
+    if isinstance(given, ast.List | ast.Tuple):
+        return not all(isinstance(x, ast.Constant) for x in given.elts)
+    if isinstance(given, ast.ListComp):
+        return True
+    held = line.evaluated(given)
+    return isinstance(held, list | tuple | deque) and not all(isinstance(x, int) for x in held)
+
+
+def _instead_of_polynomial(called: Any, name: str) -> str:
+    """What to type for a class of `numpy.polynomial`, or a function of it that gives values."""
+    module = called.__module__.rpartition(".")[2]
+    if module == "polynomial":
+        return f"np.poly1d(c[::-1])(x), of coefficients c from the last one on, in place of {name}"
+    function = _OF_DEGREE.get(module)
+    return f"the sum of c[k] * {function}(k, x) in place of {name}" if function else ""
+
+
 def _is_polynomial(called: Any) -> bool:
     # Not imported for it: who has one has imported `numpy.polynomial`.
     return type(called).__module__.startswith("numpy.polynomial.")
+
+
+def _is_of_coefficients(called: Any) -> bool:
+    """Whether it is a class of `numpy.polynomial`, or a function of it that gives values."""
+    is_named_so = isinstance(called, type) or getattr(called, "__name__", "").endswith("val")
+    return is_named_so and str(called.__module__).startswith("numpy.polynomial.")
 
 
 def _is_method_of_array(line: Line, called: ast.expr) -> bool:

@@ -1,4 +1,4 @@
-@cuda.jit("void(int64, int64, CPointer(float64), int64, CPointer(float64), int64)")
+@cuda.jit("void(int64, int64, CPointer(float64), int64, CPointer(float64), int64)", max_registers=64)
 def kernel(n0, n1, x0, m3, x1, blocks5):
     # sum: float64, 0-d
     n0 = int32(n0)
@@ -47,7 +47,7 @@ def kernel(n0, n1, x0, m3, x1, blocks5):
         task = uint32(task + cuda.gridDim.x)
 
 
-@cuda.jit("void(int64, CPointer(float64), int64, CPointer(float64), int64)")
+@cuda.jit("void(int64, CPointer(float64), int64, CPointer(float64), int64)", max_registers=64)
 def kernel(n0, x0, m2, x1, blocks4):
     # sum: float64, 0-d
     n0 = int32(n0)

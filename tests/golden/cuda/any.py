@@ -1,4 +1,4 @@
-@cuda.jit("void(int64, int64, CPointer(float32), int64, CPointer(float32), CPointer(uint8))")
+@cuda.jit("void(int64, int64, CPointer(float32), int64, CPointer(float32), CPointer(uint8))", max_registers=64)
 def kernel(n0, n1, x0, s3, x1, x2):
     # any: bool, 1-d
     n0 = int32(n0)

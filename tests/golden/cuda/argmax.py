@@ -1,4 +1,4 @@
-@cuda.jit("void(int64, int64, CPointer(float64), int64, CPointer(int64))")
+@cuda.jit("void(int64, int64, CPointer(float64), int64, CPointer(int64))", max_registers=64)
 def kernel(n0, n1, x0, s3, x1):
     # argmax: int64, 1-d
     n0 = int32(n0)

@@ -1,4 +1,4 @@
-@cuda.jit("void(int64, CPointer(complex64), int64, CPointer(complex64), int64)")
+@cuda.jit("void(int64, CPointer(complex64), int64, CPointer(complex64), int64)", max_registers=64)
 def kernel(n0, x0, m2, x1, blocks4):
     # sum: complex64, 0-d
     n0 = int32(n0)

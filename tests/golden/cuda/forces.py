@@ -1,4 +1,4 @@
-@cuda.jit("void(int64, int64, CPointer(float32), CPointer(float32), CPointer(float32), CPointer(float32))")
+@cuda.jit("void(int64, int64, CPointer(float32), CPointer(float32), CPointer(float32), CPointer(float32))", max_registers=64)
 def kernel(n0, n1, x0, x1, x2, x3):
     # sum: float32, 2-d
     n0 = int32(n0)
@@ -111,7 +111,7 @@ def kernel(n0, n1, x0, x1, x2, x3):
         group = uint32(group + cuda.gridDim.x)
 
 
-@cuda.jit("void(int64, int64, CPointer(float32), CPointer(float32), CPointer(float32), CPointer(float32))")
+@cuda.jit("void(int64, int64, CPointer(float32), CPointer(float32), CPointer(float32), CPointer(float32))", max_registers=64)
 def kernel(n0, n1, x0, x1, x2, x3):
     # sum: float32, 2-d
     n0 = int32(n0)

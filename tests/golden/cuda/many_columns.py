@@ -1,4 +1,4 @@
-@cuda.jit("void(int64, int64, CPointer(float32), int64, CPointer(float32))")
+@cuda.jit("void(int64, int64, CPointer(float32), int64, CPointer(float32))", max_registers=64)
 def kernel(n0, n1, x0, s3, x1):
     # sum: float32, 1-d
     n0 = int32(n0)

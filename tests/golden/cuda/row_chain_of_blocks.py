@@ -1,4 +1,4 @@
-@cuda.jit("void(int64, int64, CPointer(float32), int64, CPointer(float32))")
+@cuda.jit("void(int64, int64, CPointer(float32), int64, CPointer(float32))", max_registers=64)
 def kernel(n0, n1, x0, s3, x1):
     # sum: float32, 1-d
     n0 = int32(n0)
@@ -51,7 +51,7 @@ def kernel(n0, n1, x0, s3, x1):
         task = uint32(task + cuda.gridDim.x)
 
 
-@cuda.jit("void(int64, int64, CPointer(float32), int64, CPointer(float32), CPointer(float32), CPointer(float32))")
+@cuda.jit("void(int64, int64, CPointer(float32), int64, CPointer(float32), CPointer(float32), CPointer(float32))", max_registers=64)
 def kernel(n0, n1, x0, s3, x1, x2, x3):
     # sum: float32, 1-d
     n0 = int32(n0)
