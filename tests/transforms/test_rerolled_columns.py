@@ -202,7 +202,9 @@ def random_assignments(seed: int) -> Callable[[Any, Any], Any]:
 
 
 @pytest.mark.thorough(but="^40$")
-@pytest.mark.parametrize("seed", range(48))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(0, marks=pytest.mark.thorough(rare=True)), *range(1, 48)]
+)
 def test_random_assignments(seed: int, short: None) -> None:
     f = random_assignments(seed)
     given = [numpy.array([0.9, 0.3, 0.4, 0.2]), numpy.array([1.0, 0.5])]
