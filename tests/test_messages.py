@@ -167,6 +167,12 @@ UNDER_JIT = [
     ("ng.jit(lambda n: list(range(n)))(3)", TracingError, "static_argnums", "range"),
     ("ng.fori_loop(0, 3, lambda i, c: c + sum(range(i)), 0)", TracingError, "try: ng.fori_loop"),
     ("ng.jit(lambda n: ng.zeros(n))(3)", TracingError, "static_argnums"),
+    ("ng.jit(lambda c: np.roots(c))(x)", TracingError, "ng.linalg.eigvals of the companion matrix"),
+    (
+        "ng.jit(lambda c: (np.poly1d(c) * np.poly1d([1, 2]))(0.5))(x)",
+        TracingError,
+        "np.polyval in place of np.poly1d",
+    ),
     ("ng.jit(lambda x, n: x[:n])(np.ones(4), 3)", TracingError, "x[i + np.arange(n)]"),
     ("ng.jit(lambda x: np.array([x, x]))(1.0)", TracingError, "np.stack([x, y])"),
     ("ng.jit(lambda x: np.asarray(x, float))(1.0)", TracingError, "x.astype(float)"),

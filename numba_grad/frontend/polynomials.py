@@ -160,10 +160,11 @@ def poly(seq_of_zeros: ArrayLike) -> "Tensor":
     """The polynomial that begins with 1 and has these zeros; of a square matrix, its characteristic
     polynomial.
 
-    Of complex zeros, as of a matrix, the coefficients are complex; NumPy's are real where zeros
-    come in conjugate pairs.
+    Of complex zeros the coefficients are complex; NumPy's are real where zeros come in conjugate
+    pairs, as those of a real matrix do.
     """
     zeros = as_node(seq_of_zeros)
+    are_in_pairs = len(zeros.shape) == 2 and zeros.dtype.kind != "c"
     if len(zeros.shape) == 2:
         zeros = namespace("linalg").eigvals(zeros)._node
     if len(zeros.shape) != 1:
@@ -175,7 +176,7 @@ def poly(seq_of_zeros: ArrayLike) -> "Tensor":
     for zero in unstack(wrap(zeros)):
         factor = concatenate([wrap(full(1, (1,), zeros.dtype)), -zero.reshape(1)])
         result = convolve(result, factor)
-    return result
+    return result.real if are_in_pairs else result
 
 
 def roots(p: ArrayLike) -> "Tensor":

@@ -252,11 +252,6 @@ def numbers(value: np.ndarray) -> Node:
     return new_node(NUMBERS, (), NO_PARAMS, array_type(value.shape, value.dtype), value, False)
 
 
-def become_leaf(node: Node) -> None:
-    """Forget of `node`, which has a value and no inputs any more, that an operation gave it."""
-    node.op, node.params, node.kind = LEAF, NO_PARAMS, 0
-
-
 def argument(type: Type, requires_grad: bool = False) -> Node:
     """A node that stands for a parameter of a function that is being traced."""
     return new_node(ARGUMENT, (), NO_PARAMS, type, None, requires_grad)

@@ -431,6 +431,25 @@ def test_what_was_looked_at_while_tracing_needs_no_inputs():
         np.testing.assert_allclose(ng.jit(ng.grad(f))(x), ng.grad(f)(x).numpy(), rtol=1e-10)
 
 
+def test_what_a_pullback_goes_through_stays_as_it_is():
+    kept = []
+
+    def f(x):
+        kept.append(np.sin(x))
+        return np.sum(kept[0] * x)
+
+    def of_rows_and_columns(x):
+        table = np.exp(-((x + kept[0])[:, None] ** 2) - x**2)
+        return np.sum(np.sum(table, axis=0) * x) + np.sum(np.sum(table * x, axis=1) * kept[0])
+
+    x = np.linspace(0.1, 0.9, 64)
+    _, pullback = ng.vjp(f, x)
+    assert kept[0].numpy()[0] == np.sin(0.1)
+    expected = ng.grad(of_rows_and_columns)(x).numpy()
+    np.testing.assert_allclose(ng.jit(ng.grad(of_rows_and_columns))(x), expected, rtol=1e-10)
+    np.testing.assert_allclose(pullback(1.0)[0].numpy(), np.sin(x) + x * np.cos(x))
+
+
 def test_a_result_that_was_looked_at_is_no_step_of_a_loop():
     def f(x):
         first = (ng.linspace(0.0, 3.0, 60) + 0.13)[3]

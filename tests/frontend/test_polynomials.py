@@ -69,7 +69,13 @@ def test_zeros():
     same(np.poly(ng.tensor([1, 2])), np.poly([1, 2]))
     same(np.poly(ng.tensor(P * 1j)), np.poly(P * 1j))
     matrix = RNG.standard_normal((3, 3))
-    np.testing.assert_allclose(np.poly(ng.tensor(matrix)), np.poly(matrix), atol=1e-12)
+    for m in (matrix, matrix @ matrix.T, matrix * 1j, np.array([[0, 1], [-1, 0]])):
+        found = np.poly(ng.tensor(m))
+        assert found.dtype == np.poly(m).dtype
+        np.testing.assert_allclose(found, np.poly(m), atol=1e-12)
+    # The coefficients of a matrix are minus its trace and, of two rows, its determinant.
+    slope = ng.grad(lambda m: ng.poly(m) @ [0.0, 1.0, 10.0])(np.array([[1.0, 2.0], [-3.0, 4.0]]))
+    np.testing.assert_allclose(slope.numpy(), [[39.0, 30.0], [-20.0, 9.0]])
     for p in (P, np.array([0, 0, 1, -3, 2, 0]), np.array([2.0]), np.array([0.0, 3.0, 0.0])):
         found = np.sort_complex(np.roots(ng.tensor(p)))
         expected = np.sort_complex(np.roots(p))

@@ -11,7 +11,7 @@ Any number of threads may call at once. What one of them makes the others see wh
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from threading import RLock
@@ -37,7 +37,7 @@ from numba_grad.frontend.inputs.tracing import Check, ClosedOver, is_tracing
 from numba_grad.frontend.tensors.python_numbers import Limit
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
-from numba_grad.graph.node import OPS, Node, argument, become_leaf, leaf, recording
+from numba_grad.graph.node import OPS, Node, argument, leaf, recording
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import in_order_of_recording, is_traced, substitute, toposort
@@ -72,6 +72,10 @@ class Loaded(NamedTuple):
     compiled: Compiled
     run: Callable[..., list[Any]]
     constants: list[Any]  # on the device
+
+
+# From outputs, and leaves whose values are the same in all runs, to outputs.
+Rule = Callable[[list[Node], Mapping[Node, np.ndarray]], list[Node]]
 
 
 @dataclass(slots=True, eq=False)
@@ -237,32 +241,29 @@ class Specialization:
             return self._lowered
         if self._only_device() != CPU:
             return computed
-        found = computed
         nodes = self.reached or toposort(computed, stop=lambda x: x.value is not None)
-        for x in nodes:  # what was looked at: rules that look for a sum would ask for what of
-            if x.value is not None and x.op.input_names and not x.inputs:
-                become_leaf(x)
-        operations = set(map(_op_of, nodes))
         constants = {x: x.value for x in self.constants if x.value is not None}
-        sizes = [x.type.size for x in constants if len(x.shape) == 1 and x.dtype.kind in "iu"]
-        # Most programs have none of these, and import nothing for it.
-        if sizes and OPS["matmul"] in operations:
-            diagonals = imported("numba_grad.compiler.passes.diagonals_of_products")
-            found = diagonals.diagonals_of_products(found, constants)
-        if _has_large_sums(nodes) and any(map(_is_square, constants)):
-            written_out = imported("numba_grad.compiler.passes.written_out_diagonals")
-            found = written_out.written_out_diagonals(found, constants)
-        if max(sizes, default=0) >= FEWEST_PAIRS:
-            pairs = imported("numba_grad.compiler.passes.pairs_on_grids")
-            found = pairs.pairs_on_grids(found, constants)
-        if found is not computed or _has_large_sums(nodes):
+        rules, has_sums = _rules(nodes, constants), _has_large_sums(nodes)
+        if not rules and not has_sums:
+            return computed
+        # What was looked at has no inputs any more: to rules it is a leaf, as it has them still to
+        # whoever else goes through it.
+        leaves = {x: leaf(x.value) for x in nodes if _was_looked_at(x)}
+        given_to_rules = substitute(computed, leaves) if leaves else computed
+        constants = {leaves.get(x, x): value for x, value in constants.items()}
+        found = given_to_rules
+        for rule in rules:
+            found = rule(found, constants)
+        if found is not given_to_rules or has_sums:
             sums = imported("numba_grad.compiler.passes.row_and_column_sums")
             found = sums.row_and_column_sums(found, constants)
-        if found is not computed:
-            given = {*self.inputs}
-            leaves = [x for x in toposort(found, stop=given.__contains__) if x.value is not None]
-            self._made_constants = [x for x in leaves if x not in given]
-            self._lowered = found
+        if found is given_to_rules:
+            return computed
+        found = substitute(found, {y: x for x, y in leaves.items()}) if leaves else found
+        given = {*self.inputs}
+        known = [x for x in toposort(found, stop=given.__contains__) if x.value is not None]
+        self._made_constants = [x for x in known if x not in given]
+        self._lowered = found
         return found
 
     def _loaded_once(self) -> Loaded:
@@ -431,10 +432,32 @@ class Specialization:
         return CallTarget(self.name, stand_ins, outputs)
 
 
+def _rules(nodes: Collection[Node], constants: Mapping[Node, Any]) -> list[Rule]:
+    """What may change a graph of these, in order. Most programs have none, and import nothing."""
+    operations = set(map(_op_of, nodes))
+    sizes = [x.type.size for x in constants if len(x.shape) == 1 and x.dtype.kind in "iu"]
+    rules: list[Rule] = []
+    if sizes and OPS["matmul"] in operations:
+        diagonals = imported("numba_grad.compiler.passes.diagonals_of_products")
+        rules.append(diagonals.diagonals_of_products)
+    if any(map(_is_square, constants)) and _has_large_sums(nodes):
+        written_out = imported("numba_grad.compiler.passes.written_out_diagonals")
+        rules.append(written_out.written_out_diagonals)
+    if max(sizes, default=0) >= FEWEST_PAIRS:
+        pairs = imported("numba_grad.compiler.passes.pairs_on_grids")
+        rules.append(pairs.pairs_on_grids)
+    return rules
+
+
 def _has_large_sums(nodes: Iterable[Node]) -> bool:
     """Whether two matrices of many elements are summed over one of their axes."""
     sums = [x for x in nodes if x.op is _SUM and x.shape and len(x.params["axes"]) == 1]
-    return sum(x.inputs[0].type.size >= FEWEST_SUMMED for x in sums) > 1
+    sizes = [x.inputs[0].type.size for x in sums if x.inputs]
+    return sum(size >= FEWEST_SUMMED for size in sizes) > 1
+
+
+def _was_looked_at(x: Node) -> bool:
+    return isinstance(x.value, np.ndarray) and not x.inputs and bool(x.op.input_names)
 
 
 def _is_square(x: Node) -> bool:

@@ -546,6 +546,10 @@ _fixes_under_tracing = {
     "reduceat": _FIXED,
     "hash": "an array of the values, np.array(values, like=x)[k], in place of a dict; np.isin(x, "
     "values) in place of `x in values`, or that with jit(f, control_flow=True)",
+    "roots": "ng.linalg.eigvals of the companion matrix, np.diag(np.ones(n - 1), -1) with "
+    "-p[1:] / p[0] in its first row, where p[0] is not 0",
+    "trim_zeros": "arrays of coefficients and np.polyval in place of np.poly1d, which leaves out "
+    "leading zeros; np.convolve for products",
     "index by a mask": "ng.where(mask, x, 0) in place of x[mask]; v[mask] for an array v of the "
     "shape of x in x[mask] = v",
 }
