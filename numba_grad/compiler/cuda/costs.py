@@ -19,11 +19,11 @@ COSTS = Costs(
     # the same. With 8 a gradient of layer normalization stored a product of what is read anyway,
     # with 1 kernels of the heat equation had 128 registers instead of 40.
     load=4,
-    # Three times what bandwidth comes to: kernels wait for memory, and compute for nothing meanwhile.
-    # The gradient of the heat equation: 6.8 ms with what it comes to, 5.8 with this, no less beyond.
+    # Three times what bandwidth comes to: kernels wait for memory, and compute for nothing
+    # meanwhile. Gradient of the heat equation: 6.8 ms with once that, 5.8 with this, as with more.
     store=48 * _BYTES,
-    # Half of what bandwidth comes to: conditions at the edges are written out again for each place. With all
-    # of it the gradient of a stencil was a kernel that took 24 s to compile instead of 4.
+    # Half of what bandwidth comes to: conditions at the edges are written out again for each
+    # place. With all of it the gradient of a stencil took 24 s to compile instead of 4.
     store_of_shifts=8 * _BYTES,
     store_of_expansion=400,
     cached_bytes=CACHE_BYTES // 2,
