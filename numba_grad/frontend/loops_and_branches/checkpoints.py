@@ -180,7 +180,7 @@ def _recomputing(
     body = traced("checkpoint", f, [x.type for x in given], structure, leaves, nodes=given)
     device = device_of([*given, *body.captured])
     numbers = [x for x in given if x.shape and device != CPU and goes_along(x)]
-    if numbers:
+    if numbers:  # they go where the rest is, which was found by tracing
         given = [placed(x, device) if x in numbers else x for x in given]
         body = traced("checkpoint", f, [x.type for x in given], structure, leaves)
     if body.changed and not returns_changed:
