@@ -121,6 +121,8 @@ def basic_key(entries: tuple[Any, ...]) -> tuple[Any, ...] | None:
             ):
                 return None
             key.append((start, stop, step))
+        elif kind is np.int64:  # as `for k in order` gives them
+            key.append(int(entry))
         else:
             return None
     return tuple(key)
@@ -323,6 +325,8 @@ class _Walk:
         if flips:
             movements.append((flip, (), axes_params(tuple([left.index(axis) for axis in flips]))))
         if len(shape) != len(left):
+            if sizes == self.x and not dropped and not flips:  # x[:, None]: nothing but new axes
+                movements.clear()
             movements.append((OPS["reshape"], (), shape_params(shape)))
         return BasicIndex(starts, sizes, steps, flips, shape, tuple(movements))
 

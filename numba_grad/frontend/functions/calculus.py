@@ -13,6 +13,7 @@ from numba_grad.frontend.functions.reductions import sum as sum_of
 from numba_grad.frontend.functions.scans import cumsum
 from numba_grad.frontend.functions.shapes import diff, part
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_inexact, as_node, is_scalar, wrap
+from numba_grad.frontend.inputs.known_calls import by_types
 from numba_grad.graph.node import Node
 from numba_grad.graph.types import normalize_axes, normalize_axis
 from numba_grad.ops.families import cast, reshape
@@ -29,6 +30,7 @@ def _along(values: "Tensor", axis: int, rank: int) -> "Tensor":
     return wrap(reshape(values._node, tuple([size if k == axis else 1 for k in range(rank)])))
 
 
+@by_types(operands=2)
 def trapezoid(
     y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1
 ) -> "Tensor":
@@ -161,6 +163,7 @@ def _one_sided(f0: Any, f1: Any, f2: Any, near: Any, far: Any) -> Any:
     )
 
 
+@by_types(operands=1)
 def unwrap(
     p: ArrayLike, discont: float | None = None, axis: int = -1, *, period: float = 2 * np.pi
 ) -> "Tensor":
@@ -186,6 +189,7 @@ def unwrap(
     return concatenate([wrap(part(node, number, 0, 1)), shifted], number)
 
 
+@by_types(operands=2)
 def cross(
     a: ArrayLike,
     b: ArrayLike,
@@ -241,6 +245,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> "Ten
     return stack(powers if increasing else powers[::-1], 1)
 
 
+@by_types(operands=2)
 def kron(a: ArrayLike, b: ArrayLike) -> "Tensor":
     """The Kronecker product: `b` scaled by each element of `a`, in blocks."""
     x, y = as_node(a), as_node(b)

@@ -18,6 +18,7 @@ from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.functions.reductions import sum as sum_of
 from numba_grad.frontend.functions.shapes import moved_axes
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_arrays, as_node, operands, wrap
+from numba_grad.frontend.inputs.known_calls import by_types
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import normalize_axis
 from numba_grad.ops.families import axes_params, broadcast_to, flattened, full, reshape
@@ -102,6 +103,7 @@ def sum_of_products(x: Node, y: Node, axis: int) -> Node:
     return record(op, (product,), axes_params((axis,)))
 
 
+@by_types(operands=2, reads_history=True)
 def dot(x1: ArrayLike, x2: ArrayLike) -> "Tensor":
     """The product over the last axis of `x1` and the last but one (or only) axis of `x2`.
 
@@ -115,12 +117,14 @@ def dot(x1: ArrayLike, x2: ArrayLike) -> "Tensor":
     return tensordot(x, y, ([-1], [max(len(y.shape) - 2, 0)]))
 
 
+@by_types(operands=2, reads_history=True)
 def vdot(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     """sum(conj(x1) * x2) over all elements."""
     x, y = (flattened(node) for node in as_arrays((x1, x2)))
     return vecdot(x, y)
 
 
+@by_types(operands=2, reads_history=True)
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> "Tensor":
     """sum(conj(x1) * x2) over `axis`; the other axes broadcast."""
     x, y = operands(np.vecdot, (x1, x2))
@@ -182,6 +186,7 @@ def _vector_error(operation: str, x: Node, y: Node, expected: str) -> ShapeError
     return ShapeError(explain(operation, "shapes do not fit", got=got, expected=expected))
 
 
+@by_types(operands=2, reads_history=True)
 def inner(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     """The product over the last axes of both."""
     x, y = as_arrays((x1, x2))
@@ -196,6 +201,7 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     return wrap(OPS["multiply"](reshape(x, (x.type.size, 1)), reshape(y, (1, y.type.size))))
 
 
+@by_types(operands=2, reads_history=True)
 def tensordot(
     x1: ArrayLike,
     x2: ArrayLike,
@@ -312,6 +318,7 @@ def diagonal_last(x: Node, offset: int = 0) -> Node:
     return take_index(x, (Ellipsis, rows, rows + offset))
 
 
+@by_types(operands=1)
 def trace(
     x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: object = None
 ) -> "Tensor":
@@ -319,6 +326,7 @@ def trace(
     return sum_of(diagonal(x, offset, axis1, axis2), axis=-1, dtype=dtype)
 
 
+@by_types(operands=1)
 def diag(x: ArrayLike, k: int = 0) -> "Tensor":
     """Diagonal number `k` of a matrix; or the matrix with `x`, 1-d, as that diagonal."""
     node, k = as_node(x), operator.index(k)

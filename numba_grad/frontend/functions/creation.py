@@ -31,6 +31,7 @@ from numba_grad.frontend.inputs.arrays import (
 )
 from numba_grad.frontend.inputs.constants import check_constant
 from numba_grad.frontend.inputs.devices import device_kind, device_name, on_device
+from numba_grad.frontend.inputs.known_calls import by_types
 from numba_grad.frontend.inputs.tracing import is_tracing
 from numba_grad.graph.node import LEAF, OPS, Node, leaf, numbers
 from numba_grad.graph.types import as_dtype
@@ -376,11 +377,13 @@ def _diagonal_numbers(shape: tuple[int, ...], k: int) -> tuple[Node, Node]:
     return columns, OPS["add"](rows, scalar_leaf(operator.index(k), INT64))
 
 
+@by_types(operands=1)
 def tril(x: ArrayLike, k: int = 0) -> "Tensor":
     """`x` with zeros above diagonal number `k` of its last two axes; 1-d, it is every row."""
     return _triangle("tril", x, k, keep_lower=True)
 
 
+@by_types(operands=1)
 def triu(x: ArrayLike, k: int = 0) -> "Tensor":
     """`x` with zeros below diagonal number `k` of its last two axes; 1-d, it is every row."""
     return _triangle("triu", x, k - 1, keep_lower=False)

@@ -25,6 +25,7 @@ from numba_grad.frontend.functions.contractions import (
 )
 from numba_grad.frontend.functions.shapes import moved_axes
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_arrays, as_optional_dtype, wrap
+from numba_grad.frontend.inputs.known_calls import by_types
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.families import broadcast_to, cast, reshape
 
@@ -40,6 +41,7 @@ _FEW_FACTORS = 4
 _NO_LIMIT = 1 << 62  # elements of intermediate results
 
 
+@by_types(operands=99, reads_history=True)
 def einsum(*operands: Any, optimize: Any = True, dtype: object = None) -> "Tensor":
     """Products summed over named axes: `einsum("ij,jk->ik", x, y)` is the matrix product.
 

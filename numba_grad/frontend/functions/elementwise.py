@@ -31,6 +31,7 @@ from numba_grad.frontend.inputs.arrays import (
     wrap,
 )
 from numba_grad.frontend.inputs.devices import on_device
+from numba_grad.frontend.inputs.known_calls import by_types
 from numba_grad.frontend.inputs.known_results import QUICK, Prepare, on_tensor
 from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.frontend.inputs.tracing import values_asked_for
@@ -518,6 +519,7 @@ def where(condition: ArrayLike) -> "tuple[Tensor, ...]": ...
 def where(condition: ArrayLike, x1: ArrayLike, x2: ArrayLike) -> "Tensor": ...
 
 
+@by_types(operands=3)
 def where(
     condition: ArrayLike, x1: ArrayLike | None = None, x2: ArrayLike | None = None
 ) -> "Tensor | tuple[Tensor, ...]":
@@ -544,6 +546,7 @@ def where(
     return wrap(OPS["where"](mask, x, y))
 
 
+@by_types(operands=3)
 def clip(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> "Tensor":
     """`x`, but at least `min` and at most `max`; `max` if `min` exceeds it. nan stays nan.
 
@@ -677,6 +680,7 @@ def _floating(x: ArrayLike) -> Node:
 # Written in terms of the others
 
 
+@by_types(operands=2)
 def sinc(x: ArrayLike, /) -> "Tensor":
     """sin(pi x) / (pi x), and 1 at 0, with all its derivatives."""
     node = as_inexact(x)
@@ -737,6 +741,7 @@ def signbit(x: ArrayLike, /) -> "Tensor":
     return wrap(OPS["less"](OPS["copysign"](one, node), zeros_of_same_dtype(node)))
 
 
+@by_types(operands=2)
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     """0 for negative x1, 1 for positive, x2 at 0. Gradient 0 by x1."""
     x, at_zero = operands(np.heaviside, (x1, x2))
@@ -831,6 +836,7 @@ def nan_to_num(
     return wrap(result)
 
 
+@by_types(operands=2)
 def isclose(
     x1: ArrayLike,
     x2: ArrayLike,

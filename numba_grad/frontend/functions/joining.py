@@ -29,6 +29,7 @@ from numba_grad.frontend.inputs.arrays import (
     value_of,
     wrap,
 )
+from numba_grad.frontend.inputs.known_calls import by_types
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes, normalize_axis
 from numba_grad.ops.families import broadcast_to, cast, flattened
@@ -117,6 +118,7 @@ def stack(
     return wrap(concatenated([reshape_node(x, expanded) for x in nodes], number))
 
 
+@by_types(operands=1)
 def vstack(
     arrays: Sequence[ArrayLike], *, dtype: object = None, casting: str = "same_kind"
 ) -> "Tensor":
@@ -124,6 +126,7 @@ def vstack(
     return concatenate([atleast_2d(x) for x in arrays], 0, dtype=dtype, casting=casting)
 
 
+@by_types(operands=1)
 def hstack(
     arrays: Sequence[ArrayLike], *, dtype: object = None, casting: str = "same_kind"
 ) -> "Tensor":
@@ -133,11 +136,13 @@ def hstack(
     return concatenate(expanded, axis, dtype=dtype, casting=casting)
 
 
+@by_types(operands=1)
 def dstack(arrays: Sequence[ArrayLike], *, dtype: object = None) -> "Tensor":
     """Arrays one after the other along the third axis."""
     return concatenate([atleast_3d(x) for x in arrays], 2, dtype=dtype)
 
 
+@by_types(operands=1)
 def column_stack(arrays: Sequence[ArrayLike]) -> "Tensor":
     """Arrays beside each other along axis 1, 1-d ones as columns."""
     nodes = [as_node(x) for x in arrays]
@@ -307,6 +312,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> "tuple[Tensor, ...]":
 # Putting in and taking out
 
 
+@by_types(operands=2)
 def append(x: ArrayLike, values: ArrayLike, axis: int | None = None) -> "Tensor":
     """`values` after `x` along an existing axis; without an axis, both flattened."""
     return concatenate([x, values], axis)

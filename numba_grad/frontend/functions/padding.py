@@ -27,6 +27,7 @@ from numba_grad.frontend.inputs.arrays import (
     scalar_leaf,
     wrap,
 )
+from numba_grad.frontend.inputs.known_calls import by_types
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axis
 from numba_grad.ops.families import broadcast_to, cast, reshape
@@ -57,6 +58,7 @@ _OPTION_OF = {
 }
 
 
+@by_types(operands=1)
 def pad(
     x: ArrayLike,
     pad_width: Any,

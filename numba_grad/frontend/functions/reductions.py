@@ -5,7 +5,6 @@ Here all, any, max, min and sum are NumPy's, not Python's.
 
 import builtins
 import math
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from numba_grad.frontend.inputs.arrays import (
     scalar_leaf,
     wrap,
 )
+from numba_grad.frontend.inputs.known_calls import by_types, warn
 from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.types import is_axis_of_number, normalize_axes, normalize_axis, reduced_axes
@@ -299,6 +299,7 @@ def _arg(op_name: str, x: ArrayLike, axis: int | None, keepdims: bool) -> "Tenso
     return wrap(kept(result, node, axes) if keepdims else result)
 
 
+@by_types(operands=1)
 def mean(
     x: ArrayLike,
     axis: Axis = None,
@@ -317,7 +318,7 @@ def mean(
     computing, result = mean_dtypes(node.dtype, wanted)
     number = _number("mean", node, axis, keepdims, where, computing)
     if number.__class__ is float and not number:
-        warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
+        warn("Mean of empty slice", stacklevel=2)
     return wrap(cast(_mean(cast(node, computing), axis, keepdims, where, number), result))
 
 
@@ -357,6 +358,7 @@ def _divided(total: Node, n: float | Node) -> Node:
     return OPS["divide"](total, scalar_leaf(n, total.dtype))
 
 
+@by_types(operands=1)
 def var(
     x: ArrayLike,
     axis: Axis = None,
@@ -383,6 +385,7 @@ def var(
     return _spread(var, x, axis, dtype, ddof, keepdims, where, mean, correction)
 
 
+@by_types(operands=1)
 def std(
     x: ArrayLike,
     axis: Axis = None,
@@ -459,7 +462,7 @@ def _variance(
         left = OPS["subtract"](divisor, scalar_leaf(float(ddof), total.dtype))
         return _divided(total, OPS["maximum"](left, full(0, (), total.dtype))), result
     if divisor <= ddof:
-        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=4)
+        warn("Degrees of freedom <= 0 for slice", stacklevel=4)
     return _divided(total, builtins.max(divisor - ddof, 0.0)), result
 
 
@@ -487,6 +490,7 @@ def ptp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
     return wrap(largest - reduced("min", node, axis, keepdims, "ptp"))
 
 
+@by_types(operands=1)
 def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Tensor":
     """The logarithm of the sum of exponentials over `axis`, without overflow.
 
@@ -513,6 +517,7 @@ def logsumexp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> "Te
     return wrap(reshape(result, tuple([n for k, n in enumerate(node.shape) if k not in axes])))
 
 
+@by_types(operands=1)
 def softmax(x: ArrayLike, axis: Axis = -1) -> "Tensor":
     """exp(x) / sum(exp(x)) over `axis`, the last one by default, without overflow."""
     node = as_inexact(x)
@@ -521,6 +526,7 @@ def softmax(x: ArrayLike, axis: Axis = -1) -> "Tensor":
     return wrap(OPS["divide"](powers, reduced("sum", powers, axis, True)))
 
 
+@by_types(operands=1)
 def log_softmax(x: ArrayLike, axis: Axis = -1) -> "Tensor":
     """log(softmax(x)) over `axis`, the last one by default, accurate where softmax is tiny.
 

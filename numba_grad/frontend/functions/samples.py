@@ -10,6 +10,7 @@ from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.functions.joining import concatenate
 from numba_grad.frontend.functions.shapes import diff, part
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_arrays, as_node, scalar_leaf, wrap
+from numba_grad.frontend.inputs.known_calls import by_types
 from numba_grad.graph.node import OPS, Node
 from numba_grad.ops.elementwise import conjugated
 from numba_grad.ops.families import cast, flattened, full, reshape
@@ -23,6 +24,7 @@ __all__ = ["convolve", "correlate", "ediff1d", "interp"]
 # Convolution
 
 
+@by_types(operands=2)
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> "Tensor":
     """Sums of products of `a` with `v` backwards: result[i] = sum over j of a[i - j] * v[j].
 
@@ -58,6 +60,7 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> "Tensor":
     return _of_two_rows("convolve", a, v, mode, of_operands)
 
 
+@by_types(operands=2)
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> "Tensor":
     """Sums of products of `a` with `v` at each place k: the sum over j of a[j + k] * conj(v[j]).
 

@@ -21,6 +21,7 @@ from numba_grad.frontend.inputs.arrays import (
     value_of,
     wrap,
 )
+from numba_grad.frontend.inputs.known_calls import by_types
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import array_type, is_several, normalize_axes, normalize_axis
 from numba_grad.graph.types import broadcast_shapes as common_shape
@@ -194,6 +195,7 @@ def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> "Tensor":
     return view_of(x, permuted(node, tuple(axes)))
 
 
+@by_types(operands=1)
 def moveaxis(
     x: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]
 ) -> "Tensor":
@@ -234,6 +236,7 @@ def along_one_axis(operation: str, x: Node, axis: int | None) -> tuple[Node, int
     return x, normalize_axis(operation, axis, len(x.shape))
 
 
+@by_types(operands=1)
 def expand_dims(x: ArrayLike, axis: int | Sequence[int] = 0) -> "Tensor":
     """New axes of size 1, at positions `axis` of the result."""
     node = as_node(x)
@@ -434,6 +437,7 @@ def part(x: Node, axis: int, start: int, stop: int) -> Node:
     return take_index(x, (slice(None),) * axis + (slice(start, stop),))
 
 
+@by_types(operands=1)
 def diff(
     x: ArrayLike,
     n: int = 1,
@@ -472,6 +476,7 @@ def _end_of_line(x: Node, axis: int, end: ArrayLike | None) -> list[Node]:
 # Repeating
 
 
+@by_types(operands=1)
 def tile(x: ArrayLike, repetitions: int | Sequence[int]) -> "Tensor":
     """`x` repeated as a whole, so many times along each axis."""
     node = as_node(x)

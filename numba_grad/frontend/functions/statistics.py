@@ -19,6 +19,7 @@ from numba_grad.frontend.inputs.arrays import (
     as_optional_dtype,
     wrap,
 )
+from numba_grad.frontend.inputs.known_calls import by_types
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import normalize_axes
 from numba_grad.ops.families import broadcast_to, cast, full, reshape
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["average", "corrcoef", "cov"]
 
 
+@by_types(operands=1)
 def average(
     x: ArrayLike,
     axis: Axis = None,
@@ -82,6 +84,7 @@ def _weights_like(x: Node, weights: Node, axis: Axis) -> Node:
 # Covariances
 
 
+@by_types(operands=1)
 def cov(
     m: ArrayLike,
     y: ArrayLike | None = None,
@@ -149,6 +152,7 @@ def _squeezed(x: "Tensor") -> "Tensor":
     return wrap(reshape(x._node, tuple([n for n in x.shape if n != 1])))
 
 
+@by_types(operands=1)
 def corrcoef(
     x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: object = None
 ) -> "Tensor":

@@ -15,6 +15,7 @@ from numba_grad.frontend.functions.reductions import (
 )
 from numba_grad.frontend.functions.shapes import moved_axes
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_inexact, as_node, wrap
+from numba_grad.frontend.inputs.known_calls import by_types
 from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.frontend.linear_algebra.linear_systems import (
     hermitian_of_lower,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 Order = float | str | None
 
 
+@by_types(operands=1)
 def norm(x: ArrayLike, ord: Order = None, axis: Axis = None, keepdims: bool = False) -> "Tensor":
     """The norm of vectors, or of matrices.
 

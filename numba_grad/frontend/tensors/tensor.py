@@ -26,6 +26,7 @@ from numba_grad.frontend.inputs.arrays import (
 )
 from numba_grad.frontend.inputs.constants import value_of_constant
 from numba_grad.frontend.inputs.devices import device_name, on_device
+from numba_grad.frontend.inputs.known_calls import by_types
 from numba_grad.frontend.inputs.tracing import current
 from numba_grad.frontend.tensors.absent_attributes import AbsentAttributes
 from numba_grad.frontend.tensors.conversions import Conversions
@@ -42,6 +43,7 @@ from numba_grad.graph.node import (
     inferred_of,
     leaf,
     new_node,
+    recorded,
 )
 from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import is_traced
@@ -186,22 +188,14 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
             part = None if parts is None else parts.get(key)
             if part is None:
                 part = _part(type, key)
-            if part:
-                op, params, inferred, steps = part
-                result = recorded_tensor(op, (x,), x.requires_grad, params, inferred)
-                if steps:
-                    views.note_view(self, result, steps)
-                return result
-        if kind is not slice:
-            index = indexing.index_of_nodes(index, type.shape)
-            selection = selected(x, index)
-            if selection is not None:
-                return selection  # type: ignore[return-value]
-        expression = normalize_index(index, type.shape, indexing.mask_value)
-        result = new_tensor(take(x, expression))
-        if expression.advanced is None and (expression.shape or _has_ellipsis(index)):
-            views.note_view(self, result, expression.basic.movements)
-        return result
+            before, op, params, inferred, steps = part
+            for own in before:
+                x = recorded(own[0], (x,), own[1], own[2])
+            result = recorded_tensor(op, (x,), x.requires_grad, params, inferred)
+            if steps:
+                views.note_view(self, result, steps)
+            return result
+        return _elements(self, index)
 
     def __setitem__(self, index: Index, value: ArrayLike) -> None:
         """Assign; differentiable by both. Expressions recorded before keep the old values, views
@@ -444,25 +438,47 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
         return result
 
 
-# What `x[index]` is, for an `x` of one type and an index without arrays: the operation, its params,
-# what is known of it, and the steps to the view; none to a number. Nothing where it is not one
-# operation.
-_Part = tuple[Op, dict[str, Any], Inferred, Sequence[views.Step]]
+@by_types(operands=1)
+def _elements(tensor: Tensor, index: Index) -> Any:
+    """`tensor[index]`, of arrays and other objects."""
+    x = tensor._node
+    index = indexing.index_of_nodes(index, x.type.shape)
+    selection = selected(x, index)
+    if selection is not None:
+        return selection
+    expression = normalize_index(index, x.type.shape, indexing.mask_value)
+    result = new_tensor(take(x, expression))
+    if expression.advanced is None and (expression.shape or _has_ellipsis(index)):
+        views.note_view(tensor, result, expression.basic.movements)
+    return result
 
-_parts: dict[Type, dict[Any, _Part | tuple[()]]] = {}
+
+# What `x[index]` is, for an `x` of one type and an index without arrays: operations before the last
+# one, that, its params, what is known of it, and the steps to the view; none to a number.
+_Part = tuple[
+    Sequence[tuple[Op, dict[str, Any], Inferred]],
+    Op,
+    dict[str, Any],
+    Inferred,
+    Sequence[views.Step],
+]
+
+_parts: dict[Type, dict[Any, _Part]] = {}
 _MOST_TYPES, _MOST_PARTS = 1 << 10, 1 << 12
 
 
-def _part(type: Type, key: Any) -> _Part | tuple[()]:
+def _part(type: Type, key: Any) -> _Part:
     """As `_parts` has it from now on, by a number or the `basic_key` of an index."""
     entries = key if key.__class__ is tuple else (key,)
     expression = basic_expression(entries, type.shape)
-    movements = expression.basic.movements
-    part: _Part | tuple[()] = ()
-    if len(movements) == 1:
-        ((op, _, params),) = movements
-        is_view = bool(expression.shape) or Ellipsis in entries
-        part = op, params, inferred_of(op, [type], params), movements if is_view else ()
+    operations, result = [], type
+    for op, _, params in expression.basic.movements:
+        inferred = inferred_of(op, [result], params)
+        operations.append((op, params, inferred))
+        result = inferred[0]
+    *before, (op, params, inferred) = operations
+    is_view = bool(expression.shape) or Ellipsis in entries
+    part = before, op, params, inferred, expression.basic.movements if is_view else ()
     if len(_parts) >= _MOST_TYPES:
         _parts.clear()
     parts = _parts.setdefault(type, {})
