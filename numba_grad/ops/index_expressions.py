@@ -532,6 +532,10 @@ def assign_index(x: Node, index: Any, v: Node, value_of: ValueOf | None = None) 
         If v does not broadcast to the shape of x[index].
     """
     v = cast(v, x.dtype)
+    key = basic_key(index if index.__class__ is tuple else (index,))
+    if key is not None:  # as in most loops: half of the time
+        expression = basic_expression(key, x.shape)
+        return _write_region(update_slice, x, expression.basic, fit(v, expression.shape))
     written = _write_by_mask(x, index, v)
     if written is not None:
         return written
@@ -587,6 +591,8 @@ def _replace_region(x: Node, basic: BasicIndex, part: Node) -> Node:
 
 def fit(v: Node, shape: Shape) -> Node:
     """`v` broadcast to `shape`. As in NumPy's assignment, further axes of size 1 may come first."""
+    if v.type.shape == shape:
+        return v
     extra = max(len(v.shape) - len(shape), 0)
     own = v.shape[extra:]
     fits = all(n in (1, m) for n, m in zip(reversed(own), reversed(shape), strict=False))

@@ -51,6 +51,8 @@ CALLS: list[tuple[Callable[..., Any], Arguments]] = [
     (shapes.moveaxis, lambda x, y, m: (m, 0, 1)),
     (shapes.diff, lambda x, y, m: (x, 2)),
     (shapes.tile, lambda x, y, m: (x, (2, 1))),
+    (contractions.matmul, lambda x, y, m: (m, x)),
+    (contractions.matmul, lambda x, y, m: (m.T, np.array([1.0, 2.0, 3.0]))),
     (contractions.dot, lambda x, y, m: (x, y)),
     (contractions.dot, lambda x, y, m: (m, x)),
     (contractions.inner, lambda x, y, m: (m, x)),
@@ -153,7 +155,7 @@ def test_calls_are_recorded_again(is_found: bool, monkeypatch: pytest.MonkeyPatc
     for seed in range(4):
         x, _, m = _operands(seed)
         # Of a size that no other test has.
-        joining.hstack([np.r_[1.0, 2.0], x]) if not is_found else joining.hstack([x, m[0, :2]])
+        joining.hstack([np.arange(100), x]) if not is_found else joining.hstack([x, m[0, :2]])
     assert len(replayed) == (2 if is_found else 0)
 
 

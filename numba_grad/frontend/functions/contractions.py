@@ -47,6 +47,7 @@ FEW = 16  # elements that are written out
 _SMALL_MATRIX = 1 << 10  # elements, of which a copy takes no longer than a call
 
 
+@by_types(operands=2, reads_history=True)
 def matmul(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     """The matrix product of the last two axes; the axes before them broadcast.
 

@@ -14,14 +14,15 @@ Not for functions that look at values, at how an operand was computed, or at its
 
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from numba_grad.autograd import tensor_class
-from numba_grad.autograd.tensor_class import new_tensor
+from numba_grad.autograd.tensor_class import is_tensor, new_tensor
 from numba_grad.autograd.views import Step, note_view
+from numba_grad.frontend.inputs.arrays import as_node
 from numba_grad.frontend.inputs.tracing import current
 from numba_grad.graph.node import HOLDING, Inferred, Node, Op, inferred_of, recorded
 from numba_grad.graph.types import CPU
@@ -54,21 +55,21 @@ class _Recording:
     shown: int  # which of the operands the result is a view of; -1 for none
     steps: Sequence[Step]  # how it is one
 
-    def again(self, nodes: list[Node], tensors: Sequence[Any]) -> Any:
-        """The result for other operands of the same types."""
+    def again(self, nodes: list[Node], given: Sequence[Any]) -> Any:
+        """The result for other operands of the same types: `given`, and as nodes."""
         nodes += self.constants
         for op, places, params, inferred in self.operations:
             inputs = tuple([nodes[place] for place in places])
             nodes.append(recorded(op, inputs, params, inferred))
         result = new_tensor(nodes[-1])
-        if self.shown >= 0:
-            note_view(tensors[self.shown], result, self.steps, is_copy=None)
+        if self.shown >= 0 and is_tensor(given[self.shown]):
+            note_view(given[self.shown], result, self.steps, is_copy=None)
         return result
 
 
 def by_types(operands: int, reads_history: bool = False) -> Callable[[F], F]:
-    """A function whose first so many arguments are operands, tensors or lists of them, and the
-    others say what to do: it records the same for all operands of the same types, see above.
+    """A function whose first so many arguments are operands, tensors, arrays or lists of
+    them, and the others say what to do: it records the same for all operands of the same types.
 
     With `reads_history` it looks at how operands were computed, if they are elements of others.
     """
@@ -81,10 +82,10 @@ def by_types(operands: int, reads_history: bool = False) -> Callable[[F], F]:
             if current.trace is not None:
                 return function(*args, **kwargs)
             key: list[Any] = []
-            tensors: list[Any] = []
+            given: list[Any] = []
             if not (
-                _describe(args[:operands], key, tensors)
-                and tensors
+                _describe(args[:operands], key, given)
+                and given
                 and _describe(args[operands:], key, None)
             ):
                 return function(*args, **kwargs)
@@ -92,22 +93,27 @@ def by_types(operands: int, reads_history: bool = False) -> Callable[[F], F]:
                 key += kwargs
                 if not _describe(kwargs.values(), key, None):
                     return function(*args, **kwargs)
-            nodes = [x._node for x in tensors]
-            if reads_history and any(x.op.family == "movement" for x in nodes):
-                return function(*args, **kwargs)
             name = tuple(key)
             found = known.get(name)
-            if found.__class__ is _Recording:
-                return found.again(nodes, tensors)
-            given = _given_warnings
-            result = function(*args, **kwargs)
-            if found is None:
-                if len(known) >= _MOST_CALLS:
-                    known.clear()
-                known[name] = _MET
-            elif found is _MET and len(set(nodes)) == len(nodes):
-                is_told = _given_warnings != given
-                known[name] = (not is_told and _recording(result, nodes, tensors)) or _NEVER
+            if found is None or found is _NEVER or (reads_history and _are_moved(given)):
+                if found is None:
+                    if len(known) >= _MOST_CALLS:
+                        known.clear()
+                    known[name] = _MET
+                return function(*args, **kwargs)
+            if found is not _MET:
+                return found.again([as_node(x) for x in given], given)
+            nodes = [as_node(x) for x in given]
+            if len(set(nodes)) < len(nodes):  # nobody could say which of them is read
+                return function(*args, **kwargs)
+            own = [
+                new_tensor(node) if x.__class__ is np.ndarray else x
+                for x, node in zip(given, nodes, strict=True)
+            ]
+            warnings_before = _warnings_given
+            result = function(*_with(args[:operands], iter(own)), *args[operands:], **kwargs)
+            is_told = _warnings_given != warnings_before
+            known[name] = _NEVER if is_told else _recorded(result, nodes, own)
             return result
 
         return cast(F, call)
@@ -115,44 +121,47 @@ def by_types(operands: int, reads_history: bool = False) -> Callable[[F], F]:
     return decorate
 
 
-_given_warnings = 0
+_warnings_given = 0
 
 
 def warn(message: str, stacklevel: int) -> None:
     """NumPy's RuntimeWarning about the shape of an operand, which each call of a function gives
     again; `stacklevel` as if the function were not `by_types`."""
-    global _given_warnings
-    _given_warnings += 1
+    global _warnings_given
+    _warnings_given += 1
     warnings.warn(message, RuntimeWarning, stacklevel=stacklevel + 2)
 
 
-def _describe(values: Iterable[Any], key: list[Any], tensors: list[Any] | None) -> bool:
-    """Append to `key` what says all that matters of these arguments, and to `tensors` those among
-    them. False where an argument is something else, or a tensor and there is no such list."""
+def _describe(values: Iterable[Any], key: list[Any], given: list[Any] | None) -> bool:
+    """Append to `key` all that matters of these arguments, and to `given` the tensors and arrays
+    among them. False where an argument is something else, or there is no such list for it."""
     for x in values:
         kind = x.__class__
         if kind is tensor_class.registered:
-            if tensors is None:
+            if given is None:
                 return False
             key.append(x._node.type)
-            tensors.append(x)
+            given.append(x)
         elif kind in _BY_VALUE:
-            key.append(kind)
-            key.append(x)
+            key += (kind, x)
         elif kind is tuple or kind is list:
-            key.append(kind)
-            key.append(len(x))
-            if not _describe(x, key, tensors):
+            key += (kind, len(x))
+            if not _describe(x, key, given):
                 return False
         elif kind is float or kind is np.float64:
-            key.append(kind)
-            key.append(x.hex())
+            key += (kind, x.hex())
         elif kind is slice:
             key.append(kind)
-            if not _describe((x.start, x.stop, x.step), key, tensors):
+            if not _describe((x.start, x.stop, x.step), key, given):
                 return False
-        elif kind is np.ndarray and x.dtype.kind in "iub" and x.nbytes <= _MOST_BYTES:
-            key += (x.dtype, x.shape, x.tobytes())
+        elif kind is np.ndarray:
+            key += (kind, x.dtype, x.shape)
+            if x.dtype.kind in "fc" and given is not None:
+                given.append(x)
+            elif x.dtype.kind in "iub" and x.nbytes <= _MOST_BYTES:
+                key.append(x.tobytes())
+            else:
+                return False
         elif isinstance(x, np.dtype):
             key.append(x)
         else:
@@ -160,40 +169,61 @@ def _describe(values: Iterable[Any], key: list[Any], tensors: list[Any] | None) 
     return True
 
 
-def _recording(result: Any, operands: list[Node], tensors: list[Any]) -> _Recording | None:
-    """What made `result` of these operands, of which no two are the same; None where it is nothing
-    that can be recorded again."""
-    if result.__class__ is not tensor_class.registered:
-        return None
+def _are_moved(given: Iterable[Any]) -> bool:
+    """Whether an operand is parts of others, in whatever order."""
+    for value in given:
+        if value.__class__ is not np.ndarray:
+            x = as_node(value)
+            while x.op.name in ("reshape", "transpose") and x.inputs:
+                x = x.inputs[0]
+            if x.op.family == "movement":
+                return True
+    return False
+
+
+def _with(values: Sequence[Any], following: Iterator[Any]) -> Iterator[Any]:
+    """Arguments with these in place of the tensors and arrays that `_describe` finds."""
+    for x in values:
+        kind = x.__class__
+        if kind is tuple or kind is list:
+            yield kind(_with(x, following))
+        elif kind is tensor_class.registered or (kind is np.ndarray and x.dtype.kind in "fc"):
+            yield next(following)
+        else:
+            yield x
+
+
+def _recorded(result: Any, operands: Sequence[Node], given: Sequence[Any]) -> Any:
+    """What made `result` of these operands, no two of which are the same; `_NEVER` where it is
+    nothing that can be recorded again."""
     known = set(operands)
-    before = max(x.serial for x in operands)
-    fresh = [x for x in toposort([result._node], stop=known.__contains__) if x not in known]
+    if result.__class__ is not tensor_class.registered:
+        return _NEVER
+    made = result._node
+    fresh = [x for x in toposort([made], stop=known.__contains__) if x not in known]
     constants = [x for x in fresh if x.op in HOLDING]
     fresh = sorted([x for x in fresh if x.op not in HOLDING], key=lambda x: x.serial)
+    # What an operand was made of is no constant.
+    if any(x in constants for y in operands for x in y.inputs):
+        return _NEVER
     places = {x: k for k, x in enumerate([*operands, *constants])}
     operations = []
+    oldest = max(x.serial for x in operands)
     for node in fresh:
-        if node.serial < before or node.value is not None or node.type.device is not CPU:
-            return None
+        if node.serial < oldest or node.value is not None or node.type.device is not CPU:
+            return _NEVER
         operations.append(_operation(node, places))
         places[node] = len(places)
-    if not fresh or fresh[-1] is not result._node:
-        return None
-    # What an operand was made of is no constant.
-    if (constants and not known.isdisjoint(constants)) or any(
-        x in constants for operand in operands for x in operand.inputs
-    ):
-        return None
+    if not fresh or fresh[-1] is not made:
+        return _NEVER
     recording = _Recording()
     recording.constants, recording.operations = constants, operations
     recording.shown, recording.steps = -1, ()
     view = result._view
     if view is not None:
-        shown = [k for k, x in enumerate(tensors) if x._view is view.parent]
-        if view.parent is None or not shown:
-            return None
-        if any(x not in places or x in known for _, inputs, _ in view.steps for x in inputs):
-            return None
+        shown = [k for k, x in enumerate(given) if x._view is view.parent]
+        if view.parent is None or not shown or any(inputs for _, inputs, _ in view.steps):
+            return _NEVER
         recording.shown, recording.steps = shown[0], view.steps
     return recording
 
