@@ -41,7 +41,16 @@ SMALL = (
     "control_flow",
 )
 # As scientists write them: longer, of many operations that differ.
-SCIENCE = ("fields", "algorithms", "estimation")
+SCIENCE = (
+    "fields",
+    "algorithms",
+    "mechanics",
+    "optics",
+    "rates",
+    "estimation",
+    "markets",
+    "learning",
+)
 WHOLE = "whole"
 FEWER_STEPS = 12  # for tests, and where only the operations matter
 

@@ -71,7 +71,9 @@ def particle_filter(np: Any, p: Any, observed: Any, noise: Any) -> Any:
         random.normal(size=25),
     ]
 )
-def hidden_markov_model(np: Any, transitions: Any, means: Any, spreads: Any, observed: Any) -> Any:
+def hidden_markov_model_in_logarithms(
+    np: Any, transitions: Any, means: Any, spreads: Any, observed: Any
+) -> Any:
     """Forwards, in logarithms."""
     moves = transitions - log_sum_exp(np, transitions, 1)[:, None]
     emissions = -0.5 * ((observed[:, None] - means) / spreads) ** 2 - np.log(spreads)
