@@ -37,7 +37,7 @@ sys.path.insert(0, str(ROOT))
 from perf.contestants import THREADS, Contestant, compare, environment  # noqa: E402
 from perf.first_gradient_report import UNTIL, as_markdown  # noqa: E402
 from perf.machine import described  # noqa: E402
-from perf.programs import SMALL, WHOLE, Program, programs  # noqa: E402
+from perf.programs import SCIENCE, SMALL, WHOLE, Program, programs  # noqa: E402
 from perf.programs.libraries import DEFINE_BY_RUN, JIT, LIBRARIES, reason_against  # noqa: E402
 from perf.programs.process import OPERATIONS  # noqa: E402
 from perf.report import duration  # noqa: E402
@@ -246,7 +246,8 @@ def parsed() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--only", nargs="+", default=[], help="programs whose names begin so")
-    parser.add_argument("--group", nargs="+", choices=SMALL, default=list(SMALL))
+    parser.add_argument("--group", nargs="+", choices=[*SMALL, *SCIENCE], default=list(SMALL))
+    parser.add_argument("--science", action="store_true", help="all programs of scientists' kind")
     parser.add_argument("--whole", action="store_true", help="whole programs, and no small ones")
     parser.add_argument("--contestants", nargs="+", choices=list(LIBRARIES), default=[*LIBRARIES])
     parser.add_argument("--modes", nargs="+", choices=[COLD, KNOWN, WARM], default=None)
@@ -275,7 +276,7 @@ def joined(files: Sequence[Path]) -> dict[str, Any]:
     reports = [json.loads(file.read_text()) for file in files]
     starts = [report["starts"] for report in reports if report["starts"]]
     measured = {name: row for report in reports for name, row in report["programs"].items()}
-    order = [p.name for p in programs([*SMALL, WHOLE]) if p.name in measured]
+    order = [p.name for p in programs([*SMALL, *SCIENCE, WHOLE]) if p.name in measured]
     rows = {name: measured[name] for name in order}
     return {**reports[-1], "starts": starts[-1] if starts else {}, "programs": rows}
 
@@ -288,7 +289,8 @@ def write(report: dict[str, Any], file: Path) -> None:
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parsed()
-    every = programs([WHOLE] if arguments.whole else arguments.group)
+    groups = SCIENCE if arguments.science else arguments.group
+    every = programs([WHOLE] if arguments.whole else groups)
     chosen = [p for p in every if not arguments.only or p.name.startswith(tuple(arguments.only))]
     if arguments.list or not chosen:
         print("\n".join(f"{p.group}: {p.name}" for p in chosen or every))

@@ -15,16 +15,27 @@ if not (ROOT / "perf").is_dir():
     pytest.skip("perf/ is not in this copy", allow_module_level=True)
 
 from perf import first_gradient, first_gradient_report  # noqa: E402
-from perf.programs import DOUBLE, GRADIENT, HESSIAN, SMALL, WHOLE, operations, programs  # noqa: E402
+from perf.programs import (  # noqa: E402
+    DOUBLE,
+    GRADIENT,
+    HESSIAN,
+    SCIENCE,
+    SMALL,
+    WHOLE,
+    operations,
+    programs,
+)
 from perf.programs.libraries import JIT, by_numba_grad, reason_against  # noqa: E402
 
 # One of each function: others differ by the number of steps alone.
-PROGRAMS = {program.function: program for program in reversed(programs())}.values()
+PROGRAMS = {
+    program.function: program for program in reversed(programs([*SMALL, *SCIENCE]))
+}.values()
 
 
-def test_there_are_sixty_programs_and_names_are_theirs_alone():
-    names = [program.name for program in programs([*SMALL, WHOLE])]
-    assert len(PROGRAMS) >= 60
+def test_there_are_over_a_hundred_programs_and_names_are_theirs_alone():
+    names = [program.name for program in programs([*SMALL, *SCIENCE, WHOLE])]
+    assert len(PROGRAMS) >= 120
     assert len(set(names)) == len(names)
     assert {program.steps for program in programs()} >= {10, 100, 1000}
 

@@ -40,6 +40,17 @@ SMALL = (
     "looks",
     "control_flow",
 )
+# As scientists write them: longer, of many operations that differ.
+SCIENCE = (
+    "fields",
+    "algorithms",
+    "mechanics",
+    "optics",
+    "rates",
+    "estimation",
+    "markets",
+    "learning",
+)
 WHOLE = "whole"
 FEWER_STEPS = 12  # for tests, and where only the operations matter
 
@@ -138,7 +149,7 @@ def programs(groups: Sequence[str] = SMALL) -> list[Program]:
 
 
 def program_named(name: str) -> Program:
-    for group in (*SMALL, WHOLE):
+    for group in (*SMALL, *SCIENCE, WHOLE):
         for each in programs([group]):
             if each.name == name:
                 return each

@@ -98,6 +98,10 @@ def pad(x: torch.Tensor, width: Any, mode: str = "constant") -> torch.Tensor:
     return torch.nn.functional.pad(x, [k for pair in reversed(width) for k in pair])
 
 
+def transpose(x: torch.Tensor, axes: Sequence[int]) -> torch.Tensor:
+    return torch.permute(x, tuple(axes))
+
+
 def repeat(x: torch.Tensor, count: int, axis: int | None = None) -> torch.Tensor:
     return torch.repeat_interleave(x, count, axis)
 

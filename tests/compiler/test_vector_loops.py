@@ -387,3 +387,14 @@ def test_types_that_do_not_fit_are_left_to_llvm(monkeypatch):
     kernel = kernel_for(body, "float64", (vector_bytes(), has_masks()), monkeypatch)
     x, y, _ = run(kernel, 5, 0, 5, "float64")
     assert (y[:5] == 5 * x[:5]).all()
+
+
+def test_kernels_of_a_program_are_read_once():
+    """To see which are plain, and again when they are written."""
+    sources.forget_sources()
+    texts = [f"def kernel(args, lo, hi):\n    x = {k}\n" for k in range(300)]
+    for _ in range(2):
+        for text in texts:
+            assert sources.read(text, "kernel").is_plain
+    assert sources.read.cache_info().misses == len(texts)
+    sources.forget_sources()
