@@ -6,8 +6,7 @@
 What most functions record depends on shapes and dtypes, and on numbers and names that are written
 down, not on values. To find out what takes Python 5 to 100 us, and to record it 1 to 5: so the same
 operations are recorded again where a function meets the same types once more, as in the steps of a
-loop. From the third call on, as most functions are called once or twice. Within a trace functions
-are run each time, as what they make of constants is known to the trace.
+loop. From the third call on, as most functions are called once or twice.
 
 Not for functions that look at values, at how an operand was computed, or at its place in memory.
 """
@@ -23,7 +22,7 @@ from numba_grad.autograd import tensor_class
 from numba_grad.autograd.tensor_class import is_tensor, new_tensor
 from numba_grad.autograd.views import Step, note_view
 from numba_grad.frontend.inputs.arrays import as_node
-from numba_grad.frontend.inputs.tracing import current
+from numba_grad.frontend.inputs.tracing import values_asked_for
 from numba_grad.graph.node import HOLDING, Inferred, Node, Op, inferred_of, recorded
 from numba_grad.graph.types import CPU
 from numba_grad.graph.walk import toposort
@@ -79,19 +78,18 @@ def by_types(operands: int, reads_history: bool = False) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if current.trace is not None:
-                return function(*args, **kwargs)
             key: list[Any] = []
             given: list[Any] = []
+            places: list[np.ndarray] = []
             if not (
-                _describe(args[:operands], key, given)
+                _describe(args[:operands], key, given, None)
                 and given
-                and _describe(args[operands:], key, None)
+                and _describe(args[operands:], key, None, places)
             ):
                 return function(*args, **kwargs)
             if kwargs:
                 key += kwargs
-                if not _describe(kwargs.values(), key, None):
+                if not _describe(kwargs.values(), key, None, places):
                     return function(*args, **kwargs)
             name = tuple(key)
             found = known.get(name)
@@ -102,6 +100,8 @@ def by_types(operands: int, reads_history: bool = False) -> Callable[[F], F]:
                     known[name] = _MET
                 return function(*args, **kwargs)
             if found is not _MET:
+                if places:
+                    values_asked_for(*map(as_node, places))
                 return found.again([as_node(x) for x in given], given)
             nodes = [as_node(x) for x in given]
             if len(set(nodes)) < len(nodes):  # nobody could say which of them is read
@@ -132,9 +132,12 @@ def warn(message: str, stacklevel: int) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=stacklevel + 2)
 
 
-def _describe(values: Iterable[Any], key: list[Any], given: list[Any] | None) -> bool:
-    """Append to `key` all that matters of these arguments, and to `given` the tensors and arrays
-    among them. False where an argument is something else, or there is no such list for it."""
+def _describe(
+    values: Iterable[Any], key: list[Any], given: list[Any] | None, places: list[np.ndarray] | None
+) -> bool:
+    """Append to `key` all that matters of these arguments: of operands, with the list `given`, for
+    tensors and arrays; of others with `places`, for arrays that say where. False where one is
+    something else."""
     for x in values:
         kind = x.__class__
         if kind is tensor_class.registered:
@@ -146,20 +149,21 @@ def _describe(values: Iterable[Any], key: list[Any], given: list[Any] | None) ->
             key += (kind, x)
         elif kind is tuple or kind is list:
             key += (kind, len(x))
-            if not _describe(x, key, given):
+            if not _describe(x, key, given, places):
                 return False
         elif kind is float or kind is np.float64:
             key += (kind, x.hex())
         elif kind is slice:
             key.append(kind)
-            if not _describe((x.start, x.stop, x.step), key, given):
+            if not _describe((x.start, x.stop, x.step), key, given, places):
                 return False
         elif kind is np.ndarray:
             key += (kind, x.dtype, x.shape)
-            if x.dtype.kind in "fc" and given is not None:
+            if given is not None and x.dtype.kind in "biufc":
                 given.append(x)
-            elif x.dtype.kind in "iub" and x.nbytes <= _MOST_BYTES:
+            elif places is not None and x.dtype.kind in "iub" and x.nbytes <= _MOST_BYTES:
                 key.append(x.tobytes())
+                places.append(x)
             else:
                 return False
         elif isinstance(x, np.dtype):
@@ -187,7 +191,7 @@ def _with(values: Sequence[Any], following: Iterator[Any]) -> Iterator[Any]:
         kind = x.__class__
         if kind is tuple or kind is list:
             yield kind(_with(x, following))
-        elif kind is tensor_class.registered or (kind is np.ndarray and x.dtype.kind in "fc"):
+        elif kind is tensor_class.registered or kind is np.ndarray:
             yield next(following)
         else:
             yield x
