@@ -433,3 +433,25 @@ def test_a_nest_that_is_too_long_is_not_written(monkeypatch):
     sources_by_jit(gradient(lattice), [f, np.array(0.6)])
     assert written
     assert max(written) <= 1_200
+
+
+def pooled(x):
+    rows = np.maximum(x[::2], x[1::2])
+    return np.maximum(rows[:, ::2], rows[:, 1::2])
+
+
+def pooled_at_once(x):
+    return np.maximum(
+        np.maximum(x[::2, ::2], x[1::2, ::2]), np.maximum(x[::2, 1::2], x[1::2, 1::2])
+    )
+
+
+@pytest.mark.parametrize("pool, most", [(pooled, 0), (pooled_at_once, 8)])
+def test_the_places_of_every_other_element_are_looked_for_once(pool, most):
+    """Of a cotangent in a cotangent, rather than at each of its elements again."""
+
+    def loss(x):
+        return np.sum(pool(np.tanh(pool(np.tanh(x)))) ** 2)
+
+    found = [source.count("%") for source in sources_by_jit(ng.grad(loss), [np.ones((80, 80))])]
+    assert max(found) == most

@@ -67,6 +67,27 @@ def test_halves_that_overlap_or_leave_a_gap_are_added_one_by_one():
     assert operations(gap) == operations(overlap) == ["add_slice", "add_slice"]
 
 
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("op", ["add_slice", "update_slice"])
+def test_what_is_put_at_even_and_at_odd_places_is_one_array_of_pairs(start, op):
+    x, u, v = vectors(40, 20, 20)
+    first = OPS[op](x, u, starts=(start,), steps=(2,))
+    both = OPS[op](first, v, starts=(1 - start,), steps=(2,))
+    pairs = ["concatenate", "reshape", "reshape", "reshape"]
+    assert sorted(operations(both)) == (["add"] if op == "add_slice" else []) + pairs
+    padded = OPS["pad"](u, low=(start,), high=(1 - start,), interior=(1,))
+    around = OPS["add_slice"](padded, v, starts=(1 - start,), steps=(2,))
+    assert sorted(operations(around)) == pairs
+    same_places = OPS[op](first, v, starts=(start,), steps=(2,))
+    assert "concatenate" not in operations(same_places)
+
+
+def test_what_is_put_at_every_third_place_stays():
+    x, u = vectors(41, 14)
+    first = OPS["add_slice"](x, u, starts=(0,), steps=(3,))
+    assert operations(OPS["add_slice"](first, u, starts=(1,), steps=(3,))) == ["add_slice"] * 2
+
+
 def in_place(u, a):
     new = u.copy()
     new[:, :-1] += a
@@ -94,8 +115,18 @@ def added_in_halves(u, a):
     return np.concatenate([new, between])
 
 
-@pytest.mark.thorough(but="in_place|split|added_in_halves")
-@pytest.mark.parametrize("f", [in_place, rolled, split, added_in_halves])
+def even_and_odd(u, a):
+    new = np.concatenate([u[:, 1:] * a, u[:, :1]], axis=1)[:, :32]
+    even, odd = np.sin(new[:, ::2]), new[:, 1::2] * 2.0
+    new[:, 1::2] = even - odd
+    new[:, ::2] = odd + even * even
+    rows = new[:32]
+    mixed = rows[::2, ::2] * rows[1::2, 1::2] + rows[1::2, ::2] * rows[::2, 1::2]
+    return np.concatenate([np.concatenate([new, new[:, :1]], axis=1), u], axis=0) + mixed[0, 0]
+
+
+@pytest.mark.thorough(but="in_place|split|added_in_halves|even_and_odd")
+@pytest.mark.parametrize("f", [in_place, rolled, split, added_in_halves, even_and_odd])
 def test_parts_that_are_assigned_and_read_have_the_values_of_numpy(f):
     def several(u, a):
         for _ in range(3):

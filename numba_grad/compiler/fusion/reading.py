@@ -62,7 +62,8 @@ class Reading:
         if not self.loops[x]:
             return 1.0  # outside of all loops
         if user.op.name in CONDITIONAL:
-            return 1.0  # what is put into it, each element in its place
+            # What is put into it, each element in its place; but loops are not cut for each one.
+            return float(math.prod(self.strides(user, x)))
         stretched = user.op.family == "elementwise" or user.op.name == "broadcast_to"
         if not stretched:
             return user.type.size / max(1, x.type.size)
@@ -72,6 +73,16 @@ class Reading:
         last = max(own)
         missing = (n for axis, n in enumerate(user.shape[:last]) if axis not in own)
         return float(math.prod(missing))
+
+    def strides(self, user: Node, x: Node) -> list[int]:
+        """At which distances along loops the elements of `x` are put into a conditional value."""
+        if user.op.name == "pad":
+            every = [interior + 1 for interior in user.params["interior"]]
+        elif user.op.name in ASSIGNMENTS and x is user.inputs[1]:
+            every = user.params["steps"]
+        else:
+            return []
+        return [step for axis, step in enumerate(every) if axis in self.loops[x]]
 
     def is_at_one_place(self, movement: Node) -> bool:
         return all(self.movement_is_aligned(movement, x) for x in movement.inputs)

@@ -214,6 +214,35 @@ def added_to_two_halves(node: Node) -> Node | None:
     return whole if before.op.name == "pad" else record(OPS["add"], (before.inputs[0], whole))
 
 
+def put_at_every_other_place(node: Node) -> Node | None:
+    """What is added to, or assigned to, all even places along an axis, and to all odd ones, is one
+    array of pairs: the adjoint of `x[::2]` and `x[1::2]`, which loops would find by divisions."""
+    if node.op.name not in ("add_slice", "update_slice"):
+        return None
+    before, v = node.inputs
+    if before.op.name == "pad" and node.op.name == "add_slice":
+        (u,) = before.inputs
+        starts, steps = before.params["low"], [n + 1 for n in before.params["interior"]]
+    elif before.op.name == node.op.name:
+        u = before.inputs[1]
+        starts, steps = before.params["starts"], before.params["steps"]
+    else:
+        return None
+    axes = [axis for axis, n in enumerate(node.shape) if v.shape[axis] != n]
+    if len(axes) != 1 or u.shape != v.shape:
+        return None
+    (axis,) = axes
+    places = {starts[axis]: u, node.params["starts"][axis]: v}
+    are_pairs = 2 * v.shape[axis] == node.shape[axis] and places.keys() == {0, 1}
+    if not are_pairs or v.shape[axis] == 1 or steps[axis] != 2 or node.params["steps"][axis] != 2:
+        return None
+    inside = (*v.shape[: axis + 1], 1, *v.shape[axis + 1 :])
+    pairs = tuple([_apply_rules(reshape(places[k], inside)) for k in (0, 1)])
+    whole = reshape(record(OPS["concatenate"], pairs, {"axis": axis + 1}), node.shape)
+    is_new = before.op.name == "pad" or node.op.name == "update_slice"
+    return whole if is_new else record(OPS["add"], (before.inputs[0], whole))
+
+
 def is_literal(node: Node, value: float) -> bool:
     """Whether `node` is that constant, maybe broadcast."""
     while node.op.name in ("broadcast_to", "reshape"):
@@ -238,6 +267,7 @@ RULES = (
     sum_assigned_to_a_slice,
     moved_away_and_back,
     added_to_two_halves,
+    put_at_every_other_place,
     movement_of_movement,
 )
 
