@@ -7,6 +7,7 @@ a row that is read again is what was assigned to it, a window of a few rows is t
 other, and once a loop is found, the array after it has those of all steps assigned at once.
 """
 
+import functools
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
@@ -85,24 +86,38 @@ class RowPart(NamedTuple):
 
 def row_access(node: Node) -> int:
     if node.op is UPDATE:
-        axis = row_axis(node)
         array, value = node.inputs
-        is_one_of_several = value.shape[axis : axis + 1] == (1,) and array.shape[axis] > 1
-        return RowAccess.ASSIGNS if is_one_of_several else RowAccess.NONE
-    if node.op is SLICE and node.inputs and node.inputs[0].shape:
-        axis = row_axis(node)
-        rows, count = node.inputs[0].shape[axis], node.params["sizes"][axis]
-        if count == 1:
-            return RowAccess.READS
-        is_window = 2 <= count <= LONGEST_WINDOW and count < rows
-        return RowAccess.READS_WINDOW if is_window else RowAccess.NONE
+        return _access(True, array.type.shape, value.type.shape)
+    if node.op is SLICE and node.inputs:
+        return _access(False, node.inputs[0].type.shape, node.params["sizes"])
     return RowAccess.NONE
+
+
+# By shapes, of which a loop has few, and many rows.
+@functools.lru_cache(maxsize=1 << 12)
+def _access(is_assignment: bool, shape: Place, sizes: Place) -> int:
+    axis = _axis(shape, sizes)
+    if is_assignment:
+        is_one_of_several = sizes[axis : axis + 1] == (1,) and shape[axis] > 1
+        return RowAccess.ASSIGNS if is_one_of_several else RowAccess.NONE
+    count = sizes[axis] if shape else 0
+    if count == 1:
+        return RowAccess.READS
+    is_window = 2 <= count <= LONGEST_WINDOW and count < shape[axis]
+    return RowAccess.READS_WINDOW if is_window else RowAccess.NONE
 
 
 def row_axis(node: Node) -> int:
     """Along which axis an assignment or a slice has one index."""
-    shape = node.inputs[0].shape
-    sizes = node.inputs[1].shape if node.op is UPDATE else node.params["sizes"]
+    return _axis(node.inputs[0].type.shape, _sizes(node))
+
+
+def _sizes(node: Node) -> Place:
+    return node.inputs[1].type.shape if node.op is UPDATE else node.params["sizes"]
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _axis(shape: Place, sizes: Place) -> int:
     if len(shape) < 2 or (sizes[0] == 1 and shape[0] >= FEWEST_STEPS):
         return 0
     return axis_of_rows(shape, [k for k, size in enumerate(sizes) if size == 1 < shape[k]])
@@ -118,14 +133,14 @@ def axis_of_rows(shape: Place, axes: Sequence[int]) -> int:
 
 def row_part(node: Node) -> RowPart:
     """Of a node that has to do with rows."""
-    sizes = node.inputs[1].shape if node.op is UPDATE else node.params["sizes"]
-    axis = row_axis(node)
-
-    def of_others(values: Place) -> Place:
-        return (*values[:axis], *values[axis + 1 :])
-
-    starts, steps = node.params["starts"], node.params["steps"]
-    return RowPart(of_others(starts), of_others(sizes), of_others(steps), axis)
+    params, sizes, axis = node.params, _sizes(node), row_axis(node)
+    starts, steps, after = params["starts"], params["steps"], axis + 1
+    return RowPart(
+        starts[:axis] + starts[after:],
+        sizes[:axis] + sizes[after:],
+        steps[:axis] + steps[after:],
+        axis,
+    )
 
 
 class _Chain:

@@ -623,34 +623,66 @@ def _signatures(
     first_of[(kinds - kinds.min())[::-1]] = numbers[::-1]  # the last one that is written stays
     first = first_of[kinds - kinds.min()]
     known: dict[tuple[Any, ...], int] = {}
-    names: dict[int, str] = {}  # of params, by identity
     parts: dict[RowPart, int] = {}
     signatures, row_starts, accesses, part_numbers = np.zeros((4, len(nodes)), np.int64)
     for k in np.flatnonzero(first == numbers).tolist():
-        node = nodes[k]
-        params = node.params
-        if node.op is UPDATE or node.op is _SLICE:
-            accesses[k] = row_access(node)
-            if accesses[k]:
-                part_numbers[k] = parts.setdefault(row_part(node), len(parts))
-        assigns = accesses[k] == RowAccess.ASSIGNS
-        if not (is_fit(node, largest) or (assigns and is_fit(node.inputs[1], largest))):
-            continue
-        rest: object = None
-        if assigns:
-            row_starts[k], rest = params["starts"][row_axis(node)], int(part_numbers[k])
-        elif node.op is _SLICE and _may_move(node):
-            row_starts[k] = params["starts"][row_axis(node)]
-            rest = row_part(node), params["sizes"], params.get("dropped")
-        elif params is not NO_PARAMS:
-            if id(params) not in names:
-                names[id(params)] = _name_of(params)
-            rest = names[id(params)]
-        if rest != "":
-            kind = known.setdefault((node.op, node.type, rest), len(known) + 1)
-            signatures[k] = 2 * kind + node.requires_grad
+        use = _use(nodes[k], largest)
+        if use.part is not None:
+            accesses[k] = use.access
+            part_numbers[k] = parts.setdefault(use.part, len(parts))
+        if use.name is not None:
+            row_starts[k] = use.row
+            kind = known.setdefault(use.name, len(known) + 1)
+            signatures[k] = 2 * kind + nodes[k].requires_grad
     of_rows = RowAccesses(accesses[first], row_starts[first], part_numbers[first], list(parts))
     return signatures[first], of_rows
+
+
+class _Use(NamedTuple):
+    """What an operation has to do with rows, and its name, by which steps are compared: None for
+    one that is in no loop."""
+
+    access: int
+    row: int  # or the first one
+    part: RowPart | None
+    name: tuple[Any, ...] | None
+
+
+_uses: dict[tuple[int, int], _Use] = {}  # by the kind of a node
+_MOST_USES = 1 << 16
+
+
+def _use(node: Node, largest: int) -> _Use:
+    # What reads a result of a branch depends on what the branch is, beside its kind.
+    key = node.kind, largest
+    found = _uses.get(key) if node.kind and node.op is not item else None
+    if found is None:
+        found = _new_use(node, largest)
+        if len(_uses) >= _MOST_USES:
+            _uses.clear()
+        if node.kind and node.op is not item:
+            _uses[key] = found
+    return found
+
+
+def _new_use(node: Node, largest: int) -> _Use:
+    params, access, row, part = node.params, RowAccess.NONE, 0, None
+    if node.op is UPDATE or node.op is _SLICE:
+        access = row_access(node)
+        if access:
+            part = row_part(node)
+    assigns = access == RowAccess.ASSIGNS
+    if not (is_fit(node, largest) or (assigns and is_fit(node.inputs[1], largest))):
+        return _Use(access, row, part, None)
+    rest: object = None
+    if assigns:
+        row, rest = params["starts"][row_axis(node)], part
+    elif node.op is _SLICE and _may_move(node):
+        row = params["starts"][row_axis(node)]
+        rest = part or row_part(node), params["sizes"], params.get("dropped")
+    elif params is not NO_PARAMS:
+        rest = _name_of(params)
+    return _Use(access, row, part, None if rest == "" else (node.op, node.type, rest))
 
 
 def _may_move(slice: Node) -> bool:
