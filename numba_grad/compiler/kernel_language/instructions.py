@@ -7,7 +7,8 @@ way through five functions, and checks types that LLVM's parser checks as well.
 # pyright: reportIncompatibleMethodOverride=false, reportAttributeAccessIssue=false
 # pyright: reportIncompatibleVariableOverride=false
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from llvmlite import ir
@@ -21,6 +22,9 @@ _COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": 
 class _Quick(instructions.Instruction):
     """Has no name but a number, and is printed anew each time."""
 
+    # Most have neither: a list and a dictionary of its own would double what an instruction is.
+    flags: Sequence[str] = ()
+    metadata: Mapping[str, Any] = MappingProxyType({})
     reference: str
 
     def __init__(
@@ -30,8 +34,8 @@ class _Quick(instructions.Instruction):
         self.type = kind
         self.opname = opname
         self.operands = operands
-        self.flags = list(flags)
-        self.metadata = {}
+        if flags:
+            self.flags = list(flags)
         # As llvmlite numbers what has no name, which nothing else is called then.
         numbers = parent.scope._basenamemap
         number = numbers[""] = numbers[""] + 1
@@ -41,14 +45,17 @@ class _Quick(instructions.Instruction):
     def get_reference(self) -> str:
         return self.reference
 
-    def __str__(self) -> str:
+    def set_metadata(self, name: str, node: Any) -> None:
+        self.metadata = {**self.metadata, name: node}
+
+    def __format__(self, _: str) -> str:
         text = self.text()
         for name, node in self.metadata.items():
             text += f", !{name} {node.get_reference()}"
         return text
 
-    def __format__(self, _: str) -> str:
-        return self.__str__()
+    def __str__(self) -> str:
+        return self.__format__("")
 
     def text(self) -> str:
         """Without metadata."""
