@@ -11,6 +11,7 @@ import numba_grad as ng
 from numba_grad.compiler import library_kernels as kernels
 from numba_grad.compiler.building.build import build
 from numba_grad.compiler.building.engine_build import native_engine
+from numba_grad.compiler.kernel_language.front_end import is_plain
 from numba_grad.compiler.library_kernels import LibraryCall, eigenvalues, singular_values
 from numba_grad.config import configure
 from numba_grad.runtime import library
@@ -304,7 +305,7 @@ def test_cofactors_of_two_rows_are_elements(n: int, dtype: np.dtype) -> None:
 
 @pytest.mark.thorough(every=5)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("n", [2, 4, 6])
+@pytest.mark.parametrize("n", [2, 4, 6, 18])
 def test_one_system_has_the_bits_of_a_stack(n: int, dtype: np.dtype) -> None:
     """Of a few matrices kernels are compiled without LLVM's passes."""
     random = np.random.default_rng(n)
@@ -317,3 +318,14 @@ def test_one_system_has_the_bits_of_a_stack(n: int, dtype: np.dtype) -> None:
     together = run(many, [a, b], b.shape, dtype)
     for k in range(20):
         np.testing.assert_array_equal(run(one, [a[k], b[k]], (n, 1), dtype), together[k])
+
+
+def test_what_only_calls_a_library_needs_none_of_llvms_passes() -> None:
+    """They took 40 ms of a first run for a product. Past 8,192 products copies count."""
+    operands = kernels.MatrixOperand(()), kernels.MatrixOperand(())
+    product = kernels.matmul_call(np.dtype(np.float64), 40, 30, 20, *operands)
+    assert "blas.dgemm" in str(product.steps[0].words)
+    assert is_plain(product.steps[0].source, "kernel")
+    small, large = (kernels.lu_call(np.dtype(np.float64), n, n, 1) for n in (18, 40))
+    assert is_plain(small.steps[0].source, "kernel")
+    assert not is_plain(large.steps[0].source, "kernel")

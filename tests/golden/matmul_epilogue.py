@@ -1,6 +1,7 @@
 # matmul: float64
 def kernel(args, lo, hi):
     words = pointer(args, int64)
+    few_points()
     m = words[4]
     n = words[5]
     k = words[6]
@@ -18,18 +19,21 @@ def kernel(args, lo, hi):
     scalars[8] = 1.0
     scalars[10] = float64(words[17])
     for task in range(lo, hi):
-        column = task % words[10] * words[9]
-        row = task // words[10] % words[8] * words[7]
-        number = task // words[10] // words[8]
-        first = number // words[12] * words[11]
+        tile = quotient(task, words[10])
+        column = (task - tile * words[10]) * words[9]
+        number = quotient(tile, words[8])
+        row = (tile - number * words[8]) * words[7]
+        part = quotient(number, words[12])
+        first = part * words[11]
         x_start = 0
         y_start = 0
-        rest = number % words[12]
+        rest = number - part * words[12]
         for axis in range(words[18] - 1, -1, -1):
             axis = opaque(axis)
             size = words[18 + 1 + 3 * axis]
-            along = rest % size
-            rest = quotient(rest, size)
+            around = quotient(rest, size)
+            along = rest - around * size
+            rest = around
             x_start = x_start + along * words[18 + 2 + 3 * axis]
             y_start = y_start + along * words[18 + 3 + 3 * axis]
         if words[13] == 0:

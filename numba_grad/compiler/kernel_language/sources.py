@@ -156,11 +156,11 @@ class VariableUses:
         else:
             if kind is ast.AugAssign and type(node.target) is ast.Name:
                 self.summed.add(node.target.id)
-            for field in node._fields:
+            for field in _fields_with_nodes(kind):
                 value = getattr(node, field)
-                if isinstance(value, list):
-                    self.visit_all([x for x in value if isinstance(x, ast.AST)], block)
-                elif isinstance(value, ast.AST) and value._fields:  # not an operator
+                if type(value) is list:
+                    self.visit_all(value, block)
+                elif value is not None:
                     self.visit(value, block)
 
     def name(self, node: ast.Name, block: Block) -> None:
@@ -186,6 +186,17 @@ class VariableUses:
 
     def assigned_again(self) -> set[str]:
         return {name for name, blocks in self.stores.items() if len(blocks) > 1}
+
+
+@functools.cache
+def _fields_with_nodes(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of such a node that hold other nodes, but for operators."""
+    if kind is ast.Constant:
+        return ()
+    return tuple([field for field in kind._fields if field not in _WITHOUT_NODES])
+
+
+_WITHOUT_NODES = {"op", "ops", "ctx", "attr", "arg", "type_comment"}
 
 
 def _is_in(block: Block, other: Block) -> bool:

@@ -444,11 +444,8 @@ class FunctionLowering:
         return self.number(node.value)
 
     def number(self, value: Any) -> Typed:
-        if isinstance(value, bool):
-            return Typed(types.boolean, ir.Constant(ir.IntType(1), int(value)))
         if isinstance(value, int):
-            # A large one is unsigned.
-            return Typed(_literal_type(value), ir.Constant(INT64, value))
+            return _whole_number(value)
         return Typed(types.float64, ir.Constant(ir.DoubleType(), float(value)))
 
     def binary(self, node: ast.BinOp) -> Typed:
@@ -605,7 +602,7 @@ class FunctionLowering:
             # What is summed in an order of LLVM's choice may as well be rounded when it likes.
             product = arguments[1].value
             if getattr(product, "opname", "") == "fmul":
-                product.flags.append("contract")
+                product.flags = [*product.flags, "contract"]
         return self.call(node, self.load(node.func).type, *arguments)
 
     def part_written_out(
@@ -665,7 +662,15 @@ class FunctionLowering:
 
 
 _MISSING = object()
-_literal_type = functools.lru_cache(1 << 12)(types.literal)  # Numba makes a type for each
+
+
+@functools.lru_cache(1 << 12, typed=True)
+def _whole_number(value: int) -> Typed:
+    """Kernels have few, many times, and Numba makes a type for each."""
+    if isinstance(value, bool):
+        return Typed(types.boolean, ir.Constant(ir.IntType(1), int(value)))
+    # A large one is unsigned.
+    return Typed(types.literal(value), ir.Constant(INT64, value))
 
 
 def is_number(kind: Any) -> bool:

@@ -32,6 +32,8 @@ _BYTES_OF_TASKS = 1 << 30
 # need them.
 _FEW_MATRICES = 4
 _FEW_PRODUCTS = 1 << 10
+# Where LAPACK takes most of the time, the rest copies rows and columns.
+_FEW_PRODUCTS_OF_LAPACK = 1 << 13
 # Products that are worth a task.
 _PRODUCTS_OF_TASK = 1 << 15
 # LAPACK works in blocks of at most so many columns, if it is given room for them.
@@ -135,7 +137,9 @@ def stack_call(
     tasks = -(-count // block)
     values.update({"scratch": Memory("scratch"), "room": room, "block": block, "count": count})
     values.update({"errors": Errors(), **sites})
-    is_little = sizes_count() and count <= _FEW_MATRICES and products <= _FEW_PRODUCTS
+    calls_lapack = any(isinstance(value, Symbol) for value in words.values())
+    most = _FEW_PRODUCTS_OF_LAPACK if calls_lapack else _FEW_PRODUCTS
+    is_little = sizes_count() and count <= _FEW_MATRICES and products <= most
     source = _source(values, operands, rooms, body, tuple(sites), is_little=is_little)
     step = LibraryStep(source, (*values.values(), *tail), Tasks(tasks, 1 if tasks > 1 else SERIAL))
     return LibraryCall((step,), max(1, tasks) * room)

@@ -223,12 +223,15 @@ def _gemm_source(dtype: np.dtype) -> str:
     1 transposed, 2 and conjugated), row stride of x, of y, whether the product is added to what is
     in out, then the stack.
     Task: (part of the sum, matrix, tile of rows, tile of columns), the last running fastest.
+
+    All that takes time is BLAS's: LLVM's passes took 40 ms of a first run for nothing.
     """
     part = np.finfo(dtype).dtype  # of a complex number, its parts
     alpha, beta = 64 // part.itemsize, 80 // part.itemsize
     return f"""\
 def kernel(args, lo, hi):
     words = pointer(args, int64)
+    few_points()
     m = words[4]
     n = words[5]
     k = words[6]
@@ -246,11 +249,13 @@ def kernel(args, lo, hi):
     scalars[{alpha}] = 1.0
     scalars[{beta}] = {part.name}(words[17])
     for task in range(lo, hi):
-        column = task % words[10] * words[9]
-        row = task // words[10] % words[8] * words[7]
-        number = task // words[10] // words[8]
-        first = number // words[12] * words[11]
-{walk_stack(18, "number % words[12]")}\
+        tile = quotient(task, words[10])
+        column = (task - tile * words[10]) * words[9]
+        number = quotient(tile, words[8])
+        row = (tile - number * words[8]) * words[7]
+        part = quotient(number, words[12])
+        first = part * words[11]
+{walk_stack(18, "number - part * words[12]")}\
         if words[13] == 0:
             x_start += row * words[15] + first
         else:

@@ -53,8 +53,9 @@ def walk_stack(rank_word: int, number: str) -> str:
         for axis in range(words[{rank_word}] - 1, -1, -1):
             axis = opaque(axis)
             size = words[{rank_word} + 1 + 3 * axis]
-            along = rest % size
-            rest = quotient(rest, size)
+            around = quotient(rest, size)
+            along = rest - around * size
+            rest = around
             x_start = x_start + along * words[{rank_word} + 2 + 3 * axis]
             y_start = y_start + along * words[{rank_word} + 3 + 3 * axis]
 """
