@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _op_of = attrgetter("op")
 _UPDATE, _SCATTER, _SLICE = OPS["update_slice"], OPS["scatter_set"], OPS["slice"]
 _NEGATIVE, _FLIP, _CONCATENATE = OPS["negative"], OPS["flip"], OPS["concatenate"]
+_Masks = dict[tuple[tuple[int, ...], bytes], Node]  # by shape and elements
 _MOST_PLACES = 16  # that a step writes, where those of all steps are slices
 
 
@@ -286,7 +287,7 @@ def with_known_places(
     """`order`, inputs before users, where assignments by index arrays that are known, and name
     nothing twice, are sums (`x[i] += v`) or choices (`x[i] = y[i]`, `x[i] = 0`), as `with_replaced`
     says."""
-    masks: dict[bytes, Node] = {}
+    masks: _Masks = {}
 
     def sum_or_choice(node: Node) -> Node | None:
         if node.op is not _SCATTER or not all(are_free([node.inputs[1]])):
@@ -296,9 +297,7 @@ def with_known_places(
     return with_replaced(order, roots, sum_or_choice)
 
 
-def _sum_or_choice(
-    node: Node, masks: dict[bytes, Node], read_at_calls: "ReadAtCalls | None"
-) -> Node | None:
+def _sum_or_choice(node: Node, masks: _Masks, read_at_calls: "ReadAtCalls | None") -> Node | None:
     places = _places_of_indices(node, read_at_calls)
     array, value, *indices = node.inputs
     if places is None or not places.size or not array.type.size:
@@ -323,5 +322,6 @@ def _sum_or_choice(
     sizes = array.shape[: len(indices)]
     mask = np.zeros((prod(sizes), array.type.size // prod(sizes)), bool)
     mask[places] = True
-    condition = masks.setdefault(mask.tobytes(), leaf(mask.reshape(array.shape)))
+    mask = mask.reshape(array.shape)
+    condition = masks.setdefault((mask.shape, mask.tobytes()), leaf(mask))
     return OPS["where"](condition, chosen, array)
