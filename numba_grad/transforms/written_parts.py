@@ -22,6 +22,7 @@ import numpy as np
 from numba_grad.graph.node import HOLDING, OPS, Node, leaf
 from numba_grad.graph.survey import are_free
 from numba_grad.graph.types import CPU
+from numba_grad.graph.walk import lets_gradients_through
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import broadcast_to, reshape
 from numba_grad.ops.movement import region_params
@@ -136,7 +137,7 @@ def _added(node: Node, read_at_calls: "ReadAtCalls | None") -> _Addition | None:
     """Of `x[part] = x[part] + v`."""
     array, new, *indices = node.inputs
     inside = [new]
-    while new.op.name == "reshape" and new.inputs:
+    while new.op.name == "reshape" and new.inputs and lets_gradients_through(new):
         [new] = new.inputs
         inside.append(new)
     if new.op.name not in ("add", "subtract"):
@@ -146,6 +147,7 @@ def _added(node: Node, read_at_calls: "ReadAtCalls | None") -> _Addition | None:
         if part.op is reads and part.inputs[:1] == (array,) and adds(new, part):
             region = {} if indices else {**node.params, "sizes": node.inputs[1].shape}
             is_same = all(part.params[key] == value for key, value in region.items())
+            is_same = is_same and lets_gradients_through(part)
             if is_same and _are_equal(part.inputs[1:], indices, read_at_calls):
                 term = new.inputs[new.inputs[0] is part]
                 return _Addition(new, part, term, (*inside, part))
@@ -309,6 +311,8 @@ def _sum_or_choice(node: Node, masks: _Masks, read_at_calls: "ReadAtCalls | None
         term = broadcast_to(added.term, value.shape)
         term = _NEGATIVE(term) if added.node.op.name == "subtract" else term
         return OPS["scatter_add"](array, term, *indices, checked=False)
+    if not lets_gradients_through(value):
+        return None
     if value.op.name == "broadcast_to" and value.inputs:
         [value] = value.inputs
     if value.op is OPS["gather"] and value.inputs and value.inputs[0].type is array.type:
