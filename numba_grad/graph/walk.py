@@ -333,14 +333,21 @@ def substitute(
     return [done[root] for root in roots]
 
 
+def lets_gradients_through(node: Node) -> bool:
+    """Whether gradients flow on to what it is made of: not if it was recorded within `no_grad`.
+
+    Who looks through a node, for what is recorded anew of its inputs, has to ask.
+    """
+    return node.requires_grad or not any(x.requires_grad for x in node.inputs)
+
+
 def rebuilt(node: Node, inputs: tuple[Node, ...], replacement: dict[Node, Node]) -> Node:
     """`node` with other inputs; what was recorded without history has none afterwards.
 
     An op whose params speak of the graph says itself how it is rebuilt.
     """
     rebuild = node.op.extras.get("rebuild")
-    had_history = node.requires_grad or not any(x.requires_grad for x in node.inputs)
-    with recording(grad_mode.enabled and had_history):
+    with recording(grad_mode.enabled and lets_gradients_through(node)):
         if rebuild is not None:
             return rebuild(node, inputs, replacement)
         return record(node.op, inputs, node.params)

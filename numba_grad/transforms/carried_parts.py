@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from numba_grad.graph.node import OPS, Node, argument, recording
-from numba_grad.graph.walk import substitute, toposort
+from numba_grad.graph.walk import lets_gradients_through, substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.call import CallTarget, once_for_each_graph
@@ -136,6 +136,8 @@ def _rows(assignment: Node) -> tuple[int, int]:
 
 
 def _through_parts(node: Node) -> Node | None:
+    if not lets_gradients_through(node):
+        return None
     if node.op.name == "slice":
         params = node.params
         part = _sliced(node.inputs[0], params["starts"], params["sizes"], params["steps"])
@@ -149,7 +151,7 @@ def _sliced(x: Node, starts: Shape, sizes: Shape, steps: Shape) -> Node:
     """A slice, of no more than the parts that it is inside of."""
     ends = [a + (n - 1) * step + 1 for a, n, step in zip(starts, sizes, steps, strict=True)]
     assigned: list[tuple[Node, Shape, Shape]] = []
-    while x.shape != sizes:
+    while x.shape != sizes and lets_gradients_through(x):
         axis, moved = 0, None
         if x.op.name == "concatenate":
             axis = x.params["axis"]
@@ -198,5 +200,7 @@ def _is_apart(assignment: Node, starts: Sequence[int], ends: Sequence[int]) -> b
 
 def _reshaped(x: Node, shape: Shape) -> Node:
     while x.op.name == "reshape" and x.shape != shape and len(x.inputs) == 1:
+        if not lets_gradients_through(x):
+            break
         x = x.inputs[0]
     return reshape(x, shape)

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from numba_grad.graph.node import OPS, Node, argument, record
-from numba_grad.graph.walk import substitute, toposort
+from numba_grad.graph.walk import lets_gradients_through, substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import Shape, region, region_params, slice_params
@@ -125,6 +125,8 @@ def _assigned(node: Node) -> _Part | None:
     """The part that a node assigns to, if it is an assignment of few elements."""
     if node.op is not _UPDATE or not node.inputs or node.inputs[1].type.size > _MOST_ELEMENTS:
         return None
+    if not lets_gradients_through(node):
+        return None
     return _Part(node.params["starts"], node.inputs[1].shape, node.params["steps"])
 
 
@@ -140,6 +142,8 @@ def _apart(
 
     def change(node: Node) -> Node | None:
         if node.op is not _SLICE or not node.inputs or node.type.size > _MOST_ELEMENTS:
+            return None
+        if not lets_gradients_through(node):
             return None
         dropped = node.params.get("dropped", ())
         part = _Part(node.params["starts"], node.params["sizes"], node.params["steps"])

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from numba_grad.dtypes import is_inexact, is_storage_only
 from numba_grad.graph.node import OPS, Node, recording
 from numba_grad.graph.types import TupleType
-from numba_grad.graph.walk import substitute, toposort
+from numba_grad.graph.walk import lets_gradients_through, substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.transforms.batch import repeat
 from numba_grad.transforms.bodies import batched_body
@@ -125,7 +125,5 @@ def adds(node: Node, total: Node) -> bool:
     is_sum = node.op is _ADD or (node.op is _SUBTRACT and node.inputs[0] is total)
     if not is_sum or not is_inexact(node.dtype) or is_storage_only(node.dtype):
         return False
-    has_history = node.requires_grad or not any(x.requires_grad for x in node.inputs)
-    return (
-        has_history and node.type is total.type and all(x.dtype == node.dtype for x in node.inputs)
-    )
+    is_of_one_type = node.type is total.type and all(x.dtype == node.dtype for x in node.inputs)
+    return is_of_one_type and lets_gradients_through(node)

@@ -13,7 +13,7 @@ in vector code, where the other has a sum for each row of a copy that lies the o
 from collections.abc import Collection, Hashable, Iterable, Sequence
 
 from numba_grad.graph.node import OPS, Node, argument, recording
-from numba_grad.graph.walk import rebuilt, substitute, toposort
+from numba_grad.graph.walk import lets_gradients_through, rebuilt, substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.contraction import matrix_transpose
 from numba_grad.ops.families import reshape
@@ -159,10 +159,12 @@ def _groups(
             fixed.add(node)
         inputs = tuple([equal[x] for x in node.inputs])
         key: Hashable = node
-        if node.op.family == "movement":
+        if node.op.family == "movement" and lets_gradients_through(node):
             key = (node.op, *node.params.items(), *inputs)
         equal[node] = first.setdefault(key, node)
         if node.op.name != "matmul" or {2} != {len(x.shape) for x in node.inputs}:
+            continue
+        if not lets_gradients_through(node):
             continue
         is_fixed = [x in fixed for x in node.inputs]
         if any(is_fixed) and not all(is_fixed):

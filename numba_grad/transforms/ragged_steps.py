@@ -23,7 +23,7 @@ import numpy as np
 from numba_grad.graph.node import HOLDING, OPS, Node, leaf, record, recording
 from numba_grad.graph.survey import are_free
 from numba_grad.graph.types import CPU, TupleType
-from numba_grad.graph.walk import toposort
+from numba_grad.graph.walk import lets_gradients_through, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import axes_params, broadcast_to, full, reshape
 from numba_grad.ops.movement import slice_params
@@ -461,6 +461,8 @@ def _places(root: Node, other: Node) -> dict[Node, Node] | None:
 
 
 def _are_alike(x: Node, y: Node) -> bool:
+    if not (lets_gradients_through(x) and lets_gradients_through(y)):
+        return False  # here gradients would
     if x.op is not y.op or isinstance(x.type, TupleType) or isinstance(y.type, TupleType):
         return False
     if x.dtype != y.dtype or len(x.shape) != len(y.shape) or len(x.inputs) != len(y.inputs):

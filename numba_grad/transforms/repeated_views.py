@@ -43,7 +43,8 @@ def without_repeated_views(order: Sequence[Node], roots: Container[Node]) -> lis
         if not replaced.isdisjoint(inputs):
             node.inputs = tuple([instead.get(x, x) for x in inputs])
         if node.op in _VIEWS and node.params.__class__ is SharedParams and is_nobodys(node):
-            earlier = first.setdefault((node.op, node.params, node.inputs[0]), node)
+            key = (node.op, node.params, node.requires_grad, node.inputs[0])
+            earlier = first.setdefault(key, node)
             if earlier is not node and node not in roots:
                 instead[node] = earlier
                 continue

@@ -15,7 +15,12 @@ import itertools
 from collections.abc import Container, Mapping, Sequence
 
 from numba_grad.graph.node import OPS, Node, next_serial, record, recording
-from numba_grad.graph.walk import copied, in_order_of_recording, is_nobodys
+from numba_grad.graph.walk import (
+    copied,
+    in_order_of_recording,
+    is_nobodys,
+    lets_gradients_through,
+)
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import Shape, region_params, slice_params
 from numba_grad.transforms.assigned_rows import axis_of_rows
@@ -180,6 +185,9 @@ class _Rows:
     def go_through(self, order: Sequence[Node]) -> None:
         with recording(True):
             for node in order:
+                if not lets_gradients_through(node):
+                    self._keep(node, tuple([self._now(x) for x in node.inputs]))
+                    continue
                 if node.op is _UPDATE and self._is_written(node):
                     continue
                 if node.op is _SLICE:

@@ -15,7 +15,7 @@ import numpy as np
 from numba_grad.dtypes import is_inexact
 from numba_grad.graph.node import OPS, Node, argument, recording
 from numba_grad.graph.types import CPU, TupleType
-from numba_grad.graph.walk import rebuilt, toposort
+from numba_grad.graph.walk import lets_gradients_through, rebuilt, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import literal, reshape
 from numba_grad.ops.movement import region_params, slice_params
@@ -141,7 +141,7 @@ def _accesses(body: CallTarget) -> list[Node]:
         x
         for x in order
         if (x.op is _READ and len(x.inputs) == 2) or (x.op is _WRITE and len(x.inputs) == 3)
-        if not x.inputs[-1].shape
+        if not x.inputs[-1].shape and lets_gradients_through(x)
     ]
 
 

@@ -7,7 +7,7 @@ derivative reads what the model of costs keeps, rather than do the inner loop ag
 from collections.abc import Sequence
 
 from numba_grad.graph.node import OPS, Node, recording
-from numba_grad.graph.walk import substitute, toposort
+from numba_grad.graph.walk import lets_gradients_through, substitute, toposort
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.call import CallTarget, once_for_each_graph
 from numba_grad.transforms.loop_params import LoopParams
@@ -31,6 +31,8 @@ def with_short_loops_written_out(body: CallTarget) -> CallTarget:
         if node.op.name != "item" or node.inputs[0].op.name != "loop":
             return None
         loop = node.inputs[0]
+        if not lets_gradients_through(loop):
+            return None
         if loop not in results:
             results[loop] = _results(LoopParams(**loop.params), loop.inputs)
         return results[loop][node.params["number"]] if results[loop] else None

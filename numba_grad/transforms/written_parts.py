@@ -22,6 +22,7 @@ import numpy as np
 from numba_grad.graph.node import HOLDING, OPS, Node, leaf
 from numba_grad.graph.survey import are_free
 from numba_grad.graph.types import CPU
+from numba_grad.graph.walk import lets_gradients_through
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import broadcast_to, reshape
 from numba_grad.ops.movement import region_params
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _op_of = attrgetter("op")
 _UPDATE, _SCATTER, _SLICE = OPS["update_slice"], OPS["scatter_set"], OPS["slice"]
 _NEGATIVE, _FLIP, _CONCATENATE = OPS["negative"], OPS["flip"], OPS["concatenate"]
+_Masks = dict[tuple[tuple[int, ...], bytes], Node]  # by shape and elements
 _MOST_PLACES = 16  # that a step writes, where those of all steps are slices
 
 
@@ -135,7 +137,7 @@ def _added(node: Node, read_at_calls: "ReadAtCalls | None") -> _Addition | None:
     """Of `x[part] = x[part] + v`."""
     array, new, *indices = node.inputs
     inside = [new]
-    while new.op.name == "reshape" and new.inputs:
+    while new.op.name == "reshape" and new.inputs and lets_gradients_through(new):
         [new] = new.inputs
         inside.append(new)
     if new.op.name not in ("add", "subtract"):
@@ -145,6 +147,7 @@ def _added(node: Node, read_at_calls: "ReadAtCalls | None") -> _Addition | None:
         if part.op is reads and part.inputs[:1] == (array,) and adds(new, part):
             region = {} if indices else {**node.params, "sizes": node.inputs[1].shape}
             is_same = all(part.params[key] == value for key, value in region.items())
+            is_same = is_same and lets_gradients_through(part)
             if is_same and _are_equal(part.inputs[1:], indices, read_at_calls):
                 term = new.inputs[new.inputs[0] is part]
                 return _Addition(new, part, term, (*inside, part))
@@ -286,7 +289,7 @@ def with_known_places(
     """`order`, inputs before users, where assignments by index arrays that are known, and name
     nothing twice, are sums (`x[i] += v`) or choices (`x[i] = y[i]`, `x[i] = 0`), as `with_replaced`
     says."""
-    masks: dict[bytes, Node] = {}
+    masks: _Masks = {}
 
     def sum_or_choice(node: Node) -> Node | None:
         if node.op is not _SCATTER or not all(are_free([node.inputs[1]])):
@@ -296,9 +299,7 @@ def with_known_places(
     return with_replaced(order, roots, sum_or_choice)
 
 
-def _sum_or_choice(
-    node: Node, masks: dict[bytes, Node], read_at_calls: "ReadAtCalls | None"
-) -> Node | None:
+def _sum_or_choice(node: Node, masks: _Masks, read_at_calls: "ReadAtCalls | None") -> Node | None:
     places = _places_of_indices(node, read_at_calls)
     array, value, *indices = node.inputs
     if places is None or not places.size or not array.type.size:
@@ -310,6 +311,8 @@ def _sum_or_choice(
         term = broadcast_to(added.term, value.shape)
         term = _NEGATIVE(term) if added.node.op.name == "subtract" else term
         return OPS["scatter_add"](array, term, *indices, checked=False)
+    if not lets_gradients_through(value):
+        return None
     if value.op.name == "broadcast_to" and value.inputs:
         [value] = value.inputs
     if value.op is OPS["gather"] and value.inputs and value.inputs[0].type is array.type:
@@ -323,5 +326,6 @@ def _sum_or_choice(
     sizes = array.shape[: len(indices)]
     mask = np.zeros((prod(sizes), array.type.size // prod(sizes)), bool)
     mask[places] = True
-    condition = masks.setdefault(mask.tobytes(), leaf(mask.reshape(array.shape)))
+    mask = mask.reshape(array.shape)
+    condition = masks.setdefault((mask.shape, mask.tobytes()), leaf(mask))
     return OPS["where"](condition, chosen, array)

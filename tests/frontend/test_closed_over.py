@@ -491,7 +491,8 @@ def test_defaults_and_arguments_of_partial_functions_count():
 
     _agree_after(f, _set(w, 0, 3.0), lambda: setattr(f, "__defaults__", (np.arange(3.0),)))
     v = np.ones(3)
-    _agree_after(functools.partial(f, y=v), _set(v, 2, 3.0))
+    partial = functools.partial(f, y=v)
+    _agree_after(partial, _set(v, 2, 3.0), _set(partial.keywords, "y", 2.0))
 
 
 def test_code_that_is_replaced_counts():

@@ -249,3 +249,20 @@ def test_horner():
     c = np.array([1.0, -2.0, 0.5, 3.0])
     for f in (horner_of_length, horner_with_while, horner_over_rows):
         assert_as_in_python(f, (c, 0.3, 4), (c, 2.0, 2), (c, -1.0, 1))
+
+
+def numbers_beside_conditions(x, n):
+    for k in range(5):
+        if x > 0.3 and n % 2:
+            x = x * 0.5
+        elif not (k % 3 or x < 0.1):
+            x = x + 1.0
+        while x > 1.0 and [n]:
+            x = x - 0.7
+        assert n and x < 100.0
+        x = x + (1.0 if n and x else 2.0)
+    return x, x > 0.1 and 5.0
+
+
+def test_in_a_test_operands_need_not_be_of_one_dtype():
+    assert_as_in_python(numbers_beside_conditions, (0.2, 1), (1.4, 2), (3.0, 3))

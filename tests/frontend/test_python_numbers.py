@@ -43,6 +43,7 @@ ARITHMETIC = {
     "a NumPy scalar is strong": lambda x, a, b: np.float64(2) * a * x,
     "where": lambda x, a, b: np.where(x > 1, x, a),
     "clip": lambda x, a, b: np.clip(x, min=a / 8, max=b),
+    "an array of one is strong": lambda x, a, b: ng.asarray(a) * x,
     "alone": lambda x, a, b: a * b,
 }
 

@@ -332,7 +332,15 @@ def zeros_at_places(u, k):
     return np.sum(a**3)
 
 
+def the_same_places_of_another_shape(u, k):
+    a, b = u * k[0], np.reshape(u, (STEPS + 1, 1)) * 2.0
+    a[PLACES] = 0.5
+    b[PLACES] = 0.5
+    return np.sum(np.sin(a)) + np.sum(np.cos(b))
+
+
 KNOWN = [noise_on_a_diagonal, rows_times_two, elements_where_a_mask_is_true, zeros_at_places]
+KNOWN += [the_same_places_of_another_shape]
 
 
 @pytest.mark.parametrize("f", KNOWN)

@@ -22,6 +22,7 @@ from numba_grad.frontend.inputs.arrays import (
     as_optional_dtype,
     has_tensors,
     is_scalar,
+    is_stand_in,
     node_of,
     own_array,
     scalar_leaf,
@@ -154,7 +155,8 @@ def _detached_from(node: Node) -> GradientError:
 def asarray(
     obj: ArrayLike, dtype: object = None, device: object = None, *, copy: bool | None = None
 ) -> "Tensor":
-    """`obj` as a tensor. A Tensor that is so already is returned as it is, unless `copy` is True.
+    """`obj` as a tensor. A Tensor that is so already is returned as it is, unless `copy` is True;
+    what stands for a Python number is a tensor that does not, with a dtype of its own.
 
     Gradients flow through, also of nested lists, tuples and deques with tensors in them.
 
@@ -184,7 +186,7 @@ def asarray(
     wanted = as_optional_dtype(dtype)
     moved = on_device(node, device)
     if (wanted is None or wanted == node.dtype) and moved is node:
-        return _array(OPS["identity"](node)) if copy else obj
+        return _array(OPS["identity"](node)) if copy or is_stand_in(obj) else obj
     if copy is False:
         raise ValueError(
             explain(

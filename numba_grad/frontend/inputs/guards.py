@@ -308,6 +308,7 @@ class _Survey:
                 self._pending.append((value, receiver))
         elif isinstance(value, functools.partial):
             self.follow(value.func)
+            self._contents(self._name(value.keywords), value.keywords)
             for item in (*value.args, *value.keywords.values()):
                 self._contents(self._name(item), item)
                 self._find_module(item)

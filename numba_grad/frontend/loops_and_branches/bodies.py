@@ -24,7 +24,12 @@ from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, next_serial, re
 from numba_grad.graph.placement import goes_along, undecided
 from numba_grad.graph.traced_bodies import check_inside, tracing_body
 from numba_grad.graph.types import CPU, MOST_WRITTEN_OUT, Type
-from numba_grad.graph.walk import in_order_of_recording, substitute, toposort
+from numba_grad.graph.walk import (
+    in_order_of_recording,
+    lets_gradients_through,
+    substitute,
+    toposort,
+)
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import placed
 from numba_grad.transforms.call import CallTarget, has_rules
@@ -174,7 +179,8 @@ def name_of(f: Callable[..., Any]) -> str:
 
 
 def _without_identity(node: Node) -> Node | None:
-    return node.inputs[0] if node.op.name == "identity" else None
+    is_alias = node.op.name == "identity" and lets_gradients_through(node)
+    return node.inputs[0] if is_alias else None
 
 
 def _captured(

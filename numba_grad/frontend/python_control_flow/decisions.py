@@ -263,6 +263,12 @@ class Decisions:
             return not x
         return handle_like(True, OPS["logical_not"](condition_node(self._sites[number], x)))
 
+    def truth(self, number: int, x: Any) -> Any:
+        """`bool(x)`, of an operand of `and` or `or` in a test."""
+        if not _is_undecided(x):
+            return bool(x)
+        return handle_like(True, condition_node(self._sites[number], x))
+
     def _contains(self, number: int, item: Any, items: Any) -> Any:
         """`item in items`"""
         if isinstance(items, (np.ndarray, Tensor)):

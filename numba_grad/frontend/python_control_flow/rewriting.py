@@ -334,6 +334,7 @@ class _Function(ast.NodeTransformer):
             return node
         if self._stays:
             return self._with_plain_test(node, "if")
+        _asks_for_truth(node.test)
         if isinstance(node.body[0], ast.Raise) and not (node.orelse or self._obstacle):
             site = self._context.add("if", node)
             node.test = self._call(node.test, "raises", [site, self.visit(node.test)])
@@ -358,6 +359,7 @@ class _Function(ast.NodeTransformer):
             return self._with_plain_test(node, "while")
         names = self._names(node, node.body)
         site = self._context.add("while", node, **names)
+        _asks_for_truth(node.test)
         test = self._delayed(node.test)
         part = self._part(node, node.body)
         arguments = [site, test, ast.Name(part.name, ast.Load())]
@@ -428,6 +430,7 @@ class _Function(ast.NodeTransformer):
         return [self._call_statement(node, "before_raise", []), node]
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        _asks_for_truth(node.test)
         self.generic_visit(node)
         site = self._context.add("assert", node)
         node.test = self._call(node.test, "asserted", [site, node.test])
@@ -544,6 +547,7 @@ class _Function(ast.NodeTransformer):
             node.test = self._call(node.test, "known", [site, node.test])
             return node
         site = self._context.add("if ... else", node)
+        _asks_for_truth(node.test)
         parts = [self._delayed(node.body), self._delayed(node.orelse)]
         return self._call(node, "conditional", [site, self.visit(node.test), *parts])
 
@@ -555,11 +559,23 @@ class _Function(ast.NodeTransformer):
             node.values[:-1] = [self._call(x, "known", [site, x]) for x in node.values[:-1]]
             return node
         site = self._context.add(kind, node)
+        if getattr(node, "asks_for_truth", False):
+            node.values = [self._truth(site, x) for x in node.values]
         first, *rest = node.values
         parts = [self._delayed(x) for x in rest]
         return self._call(node, f"{kind}_", [site, self.visit(first), *parts])
 
+    def _truth(self, site: ast.expr, x: ast.expr) -> ast.expr:
+        """An operand of what is asked for its truth alone: `x > 0 and n % 2` need not be of one
+        dtype there."""
+        _asks_for_truth(x)
+        if isinstance(x, ast.BoolOp | ast.Compare):
+            return x
+        return self._call(x, "truth", [copy.copy(site), self.visit(x)])
+
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        if isinstance(node.op, ast.Not):
+            _asks_for_truth(node.operand)
         self.generic_visit(node)
         if not isinstance(node.op, ast.Not):
             return node
@@ -612,6 +628,12 @@ def _with_conditions_in_elements(call: ast.Call) -> None:
     items.elt = ast.IfExp(ast.copy_location(test, first), items.elt, otherwise)
     ast.fix_missing_locations(ast.copy_location(items.elt, first))
     innermost.ifs = []
+
+
+def _asks_for_truth(test: ast.expr) -> None:
+    """Note on `x and y` that it is a test."""
+    if isinstance(test, ast.BoolOp):
+        test.asks_for_truth = True  # type: ignore[attr-defined]
 
 
 def _assigned(target: ast.expr) -> ast.stmt:
