@@ -35,6 +35,8 @@ _REARRANGED = (_SLICE, _IDENTITY, OPS["reshape"])  # a row that is joined to oth
 _SAME, _ALIKE, _OPPOSITE = 1, 2, -1  # alike: but for the sign of a zero, as opposites are
 _MOST_COMPARED = 3  # values that look alike: of four sides, the three before one
 _MOST_LOOKS = 200  # at pairs of nodes, to compare two values
+# For a rim: of operations and their operands, as there are serial numbers for what is recorded.
+_MOST_RECORDED = 12
 
 
 class _Shared(NamedTuple):
@@ -207,7 +209,7 @@ class _Regions:
     def shared(self, node: Node, source: Node) -> _Shared | None:
         """How `node` is `source` one place away."""
         place = self.distance(node, source)
-        if place is None:
+        if place is None or self.operations_of_rim(node) > _MOST_RECORDED:
             return None
         axis, step = place
         count, origin = node.shape[axis], (0,) * len(node.shape)
@@ -374,26 +376,25 @@ class _Regions:
         return x.op.family == "elementwise" and self.readers[x] == 1 and self.is_open(x)
 
     def read_by_rim(self, node: Node) -> list[Node]:
-        """What `recorded` leaves as it is."""
-        found, stack = [], [*node.inputs]
-        while stack:
-            x = stack.pop()
+        """What `computed` leaves as it is."""
+        return [x for x in self._made_of(node) if not self.is_own(x)]
+
+    def operations_of_rim(self, node: Node) -> int:
+        """With a slice for each operand that is not computed."""
+        return 1 + len(self._made_of(node))
+
+    def _made_of(self, node: Node) -> list[Node]:
+        """The operands of what only `node` is made of."""
+        found = [*node.inputs]
+        for x in found:
             if self.is_own(x):
-                stack += x.inputs
-            else:
-                found.append(x)
+                found += x.inputs
         return found
 
     def slices_of_joined(self, nodes: Collection[Node]) -> set[Node]:
         """The slices of what is put together that are read to compute these alone."""
-        found, stack = set(), [y for x in nodes for y in x.inputs]
-        while stack:
-            x = stack.pop()
-            if self.is_own(x):
-                stack += x.inputs
-            elif x.op is _SLICE and x.inputs[0].op is _CONCATENATE:
-                found.add(x)
-        return found
+        read = [x for node in nodes for x in self.read_by_rim(node)]
+        return {x for x in read if x.op is _SLICE and x.inputs[0].op is _CONCATENATE}
 
 
 def _moved(starts: Shape, axis: int, by: int) -> Shape:

@@ -154,6 +154,26 @@ def test_sides_of_cells_in_space_and_on_a_line(monkeypatch, way):
         assert_same_gradients(stepped(along_each_axis, 2), u, k)
 
 
+def test_fluxes_of_many_operations_in_steps_of_a_loop(monkeypatch):
+    """Rims of which would be more nodes than there are serial numbers for: parts of them are."""
+
+    def flux(left, right, a_left, a_right):
+        fastest = np.maximum(abs(a_left * left), abs(a_right * right))
+        return 0.5 * (a_left * left**2 + a_right * right**2) - 0.5 * fastest * (right - left)
+
+    def loss(u, a):
+        for _ in range(20):
+            p, q = np.pad(u, 1, mode="edge"), np.pad(a, 1, mode="edge")
+            right = flux(p[1:-1], p[2:], q[1:-1], q[2:])
+            left = flux(p[:-2], p[1:-1], q[:-2], q[1:-1])
+            u = u - 0.05 * (right - left)
+        return np.sum(u**3)
+
+    u, a = RNG.random(300), RNG.random(300)
+    assert shared_in(monkeypatch, loss, u, a) >= 20
+    assert_same_gradients(loss, u, a)
+
+
 def test_in_steps_of_scan(monkeypatch):
     def loss(u, k):
         def step(u, _):
