@@ -214,17 +214,18 @@ class _Regions:
         axis, step = place
         count, origin = node.shape[axis], (0,) * len(node.shape)
         inner, moved = _of_size(node.shape, axis, count - 1), _of_size(origin, axis, 1)
+        # The same at both ends is periodic, and as fast as it is.
+        last = _of_size(origin, axis, count - 1)
+        at, there = (origin, last) if step < 0 else (last, origin)
+        self.looked_at = 0
+        if self.relation(node, at, source, there, _of_size(inner, axis, 1)):
+            return None
         at, there = (moved, origin) if step < 0 else (origin, moved)
         self.looked_at, self.reads_joined = 0, False
         relation = self.relation(node, at, source, there, inner)
         if relation == 0 or not self.reads_joined:
             return None
         if relation != _SAME and node in self.not_in_sums:
-            return None
-        # The same at both ends is periodic, and as fast as it is.
-        last = _of_size(origin, axis, count - 1)
-        at, there = (origin, last) if step < 0 else (last, origin)
-        if self.relation(node, at, source, there, _of_size(inner, axis, 1)) != 0:
             return None
         return _Shared(source, axis, step, relation == _OPPOSITE)
 
