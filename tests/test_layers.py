@@ -66,6 +66,7 @@ SELDOM = {
     "numba_grad.transforms.rows_of_steps",
     "numba_grad.transforms.repeated_steps",
     "numba_grad.transforms.replaced_nodes",
+    "numba_grad.transforms.shared_with_neighbours",
     "numba_grad.transforms.shifts_without_effect",
     "numba_grad.transforms.short_loops",
     "numba_grad.transforms.steps_of_loop",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 
-from numba_grad.graph.node import Node, next_serial, recording
+from numba_grad.graph.node import SERIALS_A_NODE, Node, next_serial, recording
 from numba_grad.graph.survey import are_free
 from numba_grad.graph.walk import in_order_of_recording, needed_for, recorded_since
 
@@ -18,7 +18,8 @@ def with_replaced(
     Parameters
     ----------
     roots : these stay, as all that somebody else knows
-    rule : what a node, which reads what stands for its inputs, is replaced by; it may record that
+    rule : what a node, which reads what stands for its inputs, is replaced by; it may record that,
+        in fewer operations than there are serial numbers from one node to the next
     """
     kept: list[Node] = []
     instead: dict[Node, Node] = {}
@@ -28,12 +29,12 @@ def with_replaced(
             if not instead.keys().isdisjoint(node.inputs):
                 node.inputs = tuple([instead.get(x, x) for x in node.inputs])
             new = rule(node) if node not in roots and all(are_free([node])) else None
-            if new is None:
+            made = [] if new is None else in_order_of_recording(recorded_since(since, [new]))
+            if new is None or len(made) >= SERIALS_A_NODE:
                 kept.append(node)
                 continue
             instead[node] = new
-            # As old as what it stands for: recording leaves more numbers than these are.
-            made = in_order_of_recording(recorded_since(since, [new]))
+            # As old as what it stands for: recording leaves so many numbers.
             for number, x in enumerate(made, 1):
                 x.serial = node.serial + number
             kept += [x for x in made if x.requires_grad]

@@ -3,7 +3,7 @@
 import numpy as np
 
 import numba_grad as ng
-from numba_grad.graph.node import OPS, Node, argument
+from numba_grad.graph.node import OPS, SERIALS_A_NODE, Node, argument
 from numba_grad.graph.types import array_type
 from numba_grad.transforms.replaced_nodes import with_replaced
 
@@ -57,3 +57,21 @@ def test_roots_and_what_is_held_stay() -> None:
     root = SIN(EXP(x._node))
     order = [x._node, root.inputs[0], root]
     assert with_replaced(order, {root}, negated_cosine) == order
+
+
+def test_what_takes_more_operations_than_there_are_serial_numbers_stays() -> None:
+    x = argument(VECTOR, requires_grad=True)
+    old = SIN(EXP(x))
+    total = MULTIPLY(old, x)
+    order = [x, old.inputs[0], old, total]
+
+    def chain(node: Node) -> Node | None:
+        if node is not old:
+            return None
+        new = x
+        for _ in range(SERIALS_A_NODE):
+            new = COS(new)
+        return new
+
+    assert with_replaced(order, {total}, chain) == order
+    assert total.inputs == (old, x)

@@ -30,7 +30,16 @@ class OwnHistory:
     steps that the function has recorded one by one may become a loop.
     """
 
-    __slots__ = ("_ends", "_outputs", "_rerolls", "_since", "meets_callers", "nodes", "roots")
+    __slots__ = (
+        "_ends",
+        "_is_shared",
+        "_outputs",
+        "_rerolls",
+        "_since",
+        "meets_callers",
+        "nodes",
+        "roots",
+    )
 
     def __init__(
         self,
@@ -46,6 +55,7 @@ class OwnHistory:
         self._ends = set(ends)
         self._since = since
         self._rerolls = rerolls
+        self._is_shared = False  # whether what neighbours compute alike was looked for
         # All that is computed.
         others = [x for x in others if x.serial >= since and x.value is None]
         self._outputs = list(dict.fromkeys([*outputs, *others]))
@@ -56,6 +66,8 @@ class OwnHistory:
         if is_long_since(self._since, self.roots) and self._rerolls:
             # Before the history is walked, which is short then: one walk of what is long.
             walk = self._pending()
+            if not self._meets_callers(walk) and self._has_shared_with_neighbours(walk):
+                walk = self._pending()
             is_searched = self._is_own(walk)
             if is_searched and self._has_rerolled(walk):
                 self._follow()
@@ -64,6 +76,9 @@ class OwnHistory:
         self.meets_callers = not self._ends.issuperset(met)
         if self.meets_callers:
             return
+        # Before steps are looked for, so that they go on to be alike.
+        if OPS["concatenate"] in map(_op, self.nodes) and self._has_shared_with_neighbours():
+            self.nodes = history_of(self.roots, self._ends, since=self._since).nodes
         looks = self._rerolls and not is_searched
         # Not every process needs these. Steps that never read what they write have no rows.
         if OPS["update_slice"] in map(_op, self.nodes):
@@ -76,6 +91,19 @@ class OwnHistory:
             self._follow()
             return
         self._shorten()
+
+    def _has_shared_with_neighbours(self, walk: History | None = None) -> bool:
+        """Whether some of what a compiled function computes, which `walk` is, is now read of
+        neighbours."""
+        if self._is_shared or not is_tracing():
+            return False
+        self._is_shared = True
+        nodes = (self._pending() if walk is None else walk).nodes
+        if OPS["concatenate"] not in map(_op, nodes):
+            return False
+        shared = imported("numba_grad.transforms.shared_with_neighbours")
+        order = [x for x in nodes if x.serial >= self._since]
+        return shared.with_shared_with_neighbours(order, {*self._outputs, *self._ends})
 
     def _is_long(self) -> bool:
         return is_long(self.nodes, is_compiled=is_tracing())
@@ -110,11 +138,14 @@ class OwnHistory:
         outputs = [x for x in self._outputs if x.inputs or x.value is None]
         return history_of(outputs, self._ends, since=self._since, with_pending=True)
 
+    def _meets_callers(self, walk: History) -> bool:
+        return any(x.requires_grad and x not in self._ends for x in walk.ends)
+
     def _is_own(self, walk: History) -> bool:
         """Whether steps among all this are such that one looks for them: many that have gradients,
         none of the caller's, and none that writes rows."""
         return (
-            not any(x.requires_grad and x not in self._ends for x in walk.ends)
+            not self._meets_callers(walk)
             and OPS["update_slice"] not in map(_op, walk.nodes)
             and is_long([*itertools.islice(filter(_requires_grad, walk.nodes), FEWEST_NODES)])
         )

@@ -13,6 +13,7 @@ from numba_grad.compiler.known_bodies import known_body
 from numba_grad.compiler.partition.roles import FREE_FAMILIES
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import DeviceError, TracingError, explain
+from numba_grad.fresh_thread import imported
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, wrap
 from numba_grad.frontend.inputs.changed_arguments import numbers_of_changed
@@ -99,7 +100,11 @@ def traced(
         replaced = dict(zip([*captured, *inside], [*own, *arguments], strict=True))
         with undecided([*arguments[: len(nodes)], *own], [*nodes, *captured]):
             outputs = substitute(outputs, replaced, _without_identity)
-        without_repeated_views(in_order_of_recording(toposort(outputs)), outputs)
+        recorded = in_order_of_recording(toposort(outputs))
+        recorded = without_repeated_views(recorded, outputs)
+        if OPS["concatenate"] in [x.op for x in recorded]:
+            shared = imported("numba_grad.transforms.shared_with_neighbours")
+            shared.with_shared_with_neighbours(recorded, outputs)
     target = known_body(CallTarget(name or name_of(f), [*arguments, *own], outputs))
     communicators = [communicator for communicator, _ in scope.said.values()]
     return Traced(
