@@ -149,8 +149,8 @@ def neural_differential_equation(np: Any, w: Any, b: Any, v: Any, data: Any) -> 
     return total
 
 
-SENDERS = [0, 1, 2, 3, 4, 5, 6, 7, 0, 2, 4, 6, 1, 5]
-RECEIVERS = [1, 2, 3, 4, 5, 6, 7, 0, 4, 6, 0, 2, 5, 1]
+SENDERS = numpy.array([0, 1, 2, 3, 4, 5, 6, 7, 0, 2, 4, 6, 1, 5])
+RECEIVERS = numpy.array([1, 2, 3, 4, 5, 6, 7, 0, 4, 6, 0, 2, 5, 1])
 
 
 @program(
