@@ -117,7 +117,7 @@ def added_in_halves(u, a):
 
 def even_and_odd(u, a):
     new = np.concatenate([u[:, 1:] * a, u[:, :1]], axis=1)[:, :32]
-    even, odd = np.sin(new[:, ::2]), new[:, 1::2] * 2.0
+    even, odd = np.sqrt(np.abs(new[:, ::2])), new[:, 1::2] * 2.0  # of functions, roots are exact
     new[:, 1::2] = even - odd
     new[:, ::2] = odd + even * even
     rows = new[:32]
