@@ -1,7 +1,7 @@
 """Functions that remember what they have recorded, by the types of their operands.
 
-    @by_types(operands=1)
-    def stack(arrays, axis=0): ...
+    @by_types(operands=2)
+    def cross(a, b, axis=-1): ...
 
 What most functions record depends on shapes and dtypes, and on numbers and names that are written
 down, not on values. To find out what takes Python 5 to 100 us, and to record it 1 to 5: so the same
