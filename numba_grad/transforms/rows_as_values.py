@@ -185,7 +185,8 @@ class _Rows:
     def go_through(self, order: Sequence[Node]) -> None:
         with recording(True):
             for node in order:
-                if not lets_gradients_through(node):
+                is_part = node.op is _UPDATE or node.op is _SLICE
+                if not is_part or not lets_gradients_through(node):
                     self._keep(node, tuple([self._now(x) for x in node.inputs]))
                     continue
                 if node.op is _UPDATE and self._is_written(node):

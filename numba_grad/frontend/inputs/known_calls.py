@@ -8,7 +8,7 @@ down, not on values. To find out what takes Python 5 to 100 us, and to record it
 operations are recorded again where a function meets the same types once more, as in the steps of a
 loop. From the third call on, as most functions are called once or twice.
 
-Not for functions that look at values, at how an operand was computed, or at its place in memory.
+Not for functions that look at values, or at an operand's place in memory.
 """
 
 import functools
@@ -70,7 +70,8 @@ def by_types(operands: int, reads_history: bool = False) -> Callable[[F], F]:
     """A function whose first so many arguments are operands, tensors, arrays or lists of
     them, and the others say what to do: it records the same for all operands of the same types.
 
-    With `reads_history` it looks at how operands were computed, if they are elements of others.
+    With `reads_history` it looks at how operands were computed, if they are elements of others, and
+    is run each time for such.
     """
 
     def decorate(function: F) -> F:
