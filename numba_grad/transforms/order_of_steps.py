@@ -29,7 +29,7 @@ def other_orders(
 def _rows_next_to_readers(order: Sequence[Node], fewest: int) -> Sequence[Node] | None:
     """The same order, but that many rows of an array, taken one after the other before a loop
     (`list(x)`, or what a loop before has left), come where they are first read. None if there are
-    none that others read in this order, one in each step."""
+    none that others read in this order or from the last to the first, one in each step."""
     rows = {x for run in _runs_of_rows(order) if len(run) >= fewest for x in run}
     if not rows:
         return None
@@ -41,7 +41,7 @@ def _rows_next_to_readers(order: Sequence[Node], fewest: int) -> Sequence[Node] 
     found = [readers[x] for x in order if x in readers]
     gaps = Counter([after - before for before, after in itertools.pairwise(found)])
     [(gap, times)] = gaps.most_common(1) or [(0, 0)]
-    if gap < 2 or times < fewest - 1:
+    if abs(gap) < 2 or times < fewest - 1:
         return None
     moved: dict[Node, None] = {}
     for node in order:

@@ -488,11 +488,13 @@ class RecordedGraph:
         return 0 if steps.period <= _SHORT else self._period_inside(steps, periods)
 
     def _are_fit(self, steps: Steps, periods: Sequence[int]) -> bool:
-        """Whether steps, if there are few, gain by being a loop: those that compute arrays, neither
-        small ones nor large ones, and are no loops themselves."""
+        """Whether steps compute something and, if there are few, gain by being a loop: those of
+        arrays, neither small ones nor large ones, that are no loops themselves."""
+        step = self.nodes[steps.first : steps.first + steps.period]
+        if all(x.op is _SLICE for x in step):  # others would read the same rows of what it leaves
+            return False
         if steps.times >= self.fewest_steps or steps.period > _SHORT:
             return True
-        step = self.nodes[steps.first : steps.first + steps.period]
         sizes = [x.type.size for x in step if x.type.__class__ is not TupleType]
         in_loops = sum(size > MOST_WRITTEN_OUT for size in sizes)
         if 2 * in_loops < len(step) or max(sizes) > LARGEST_OF_FEW_STEPS:
