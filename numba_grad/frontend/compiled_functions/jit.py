@@ -427,7 +427,8 @@ class Jitted:
                     f"jit of {self.__name__}",
                     "a static argument is not hashable",
                     got={"static": dynamic.static},
-                    fix="pass a tuple instead of a list, or make the argument an array",
+                    fix="a tuple in place of a list or an array; or no static argument, for what "
+                    "is computed with",
                 )
             ) from None
         return dynamic, key

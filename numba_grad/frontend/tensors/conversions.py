@@ -10,7 +10,7 @@ and so is everything inside of `no_grad`.
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from numba_grad.frontend.inputs.calling_lines import (
 )
 from numba_grad.frontend.inputs.constants import AS_CONSTANT, value_of_constant
 from numba_grad.frontend.tensors import array_api, interchange, protocols
+from numba_grad.frontend.tensors.absent_attributes import instead_of_function
 from numba_grad.frontend.tensors.callers import (
     is_checking,
     operand_of_sparse_product,
@@ -226,6 +227,21 @@ class Conversions:
                 got={"x": self._node.type},
                 fix="ng.differentiable(function), an operation with derivatives; ng.jit of NumPy "
                 "code, which needs no loops; or x.detach().numpy() for the values",
+            )
+        )
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Callable[..., Any], types: object, args: object = (), kwargs: object = None
+    ) -> NoReturn:
+        """PyTorch asks for it when a function of its own is called with a tensor of ours."""
+        name = getattr(function, "__name__", str(function))
+        raise TypeError(
+            explain(
+                f"torch.{name}",
+                "PyTorch's functions take PyTorch's tensors",
+                fix=f"{instead_of_function(name) or 'a function of NumPy or ng'}; "
+                "or torch.from_dlpack(x.detach()), whose results have no gradient here",
             )
         )
 
