@@ -201,7 +201,9 @@ UNDER_JIT = [
     ("ng.jit(lambda x: x[x > 0] + x[x < 0])(np.ones(3))", TracingError, "with the same mask"),
     ("ng.jit(lambda x: x[np.nonzero(x)])(np.ones(3))", TracingError, "ng.where(mask, x, 0)"),
     ("ng.jit(np.bincount)(np.arange(3))", TracingError, "np.bincount(x, weights, minlength=n)"),
-    ("ng.jit(lambda x, mode: x)(1.0, 'a')", TypeError, "static_argnums"),
+    ("ng.jit(lambda x, mode: x)(1.0, 'a')", TypeError, "ng.jit(f, static_argnums=1)"),
+    ("ng.jit(lambda x, mode: x)(1.0, mode='a')", TypeError, "ng.jit(f, static_argnames='mode')"),
+    ("ng.jit(lambda x, mode: x)(1.0, ['a'])", TypeError, "the argument that holds it"),
     ("ng.jit(lambda x, s: x, static_argnums=1)(1.0, [1])", TypeError, "not hashable", "a tuple"),
     ("ng.jit(lambda x: 'abc')(1.0)", TypeError, "a result is neither", "return tensors"),
 ]
