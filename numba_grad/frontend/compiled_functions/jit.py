@@ -555,7 +555,7 @@ def _no_argument(
     elif static:
         fix = f"ng.jit(f, {static[0]}), which traces the function for each value of it"
     else:
-        fix = "static_argnums or static_argnames, for the argument that holds it"
+        fix = "an argument of its own, named in static_argnums or static_argnames"
     return TypeError(
         explain(
             operation,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.errors import explain
 from numba_grad.frontend.inputs.arrays import ArrayLike, wrap
 from numba_grad.frontend.special_functions.operands import (
     apply,
@@ -51,7 +52,13 @@ def yn(n: int, x: ArrayLike, /) -> "Tensor":
     From those of order 0 and 1 by recurrence, as SciPy's, so that large orders take long. Error
     below 20 eps for n up to 10, next to zeros relative to 1.
     """
-    order = operator.index(n)
+    try:
+        order = operator.index(n)
+    except TypeError:
+        got: dict[str, object] = {"n": n}
+        raise TypeError(
+            explain("yn", "the order is one integer", got=got, fix="yv, for orders that are floats")
+        ) from None
     (node,) = real_operands("yn", (x,))
     first = OPS["y0"](node)
     if order == 0:
