@@ -13,6 +13,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.special
 
 import numba_grad as ng
@@ -32,6 +33,11 @@ IN_A_TRANSFORM = [
         "ng.grad(lambda x: np.float64(x) ** 2)(1.0)",
         GradientError,
         "x itself in place of np.float64",
+    ),
+    (
+        "ng.grad(lambda k: scipy.optimize.brentq(lambda t: t * t - k, 0, 5))(2.0)",
+        GradientError,
+        "for a solution that is a constant; for its gradient, ng.custom_vjp around the solver",
     ),
     ("ng.grad(lambda x: x.item() ** 2)(1.0)", GradientError, "arguments of grad", "x.detach()"),
     ("ng.grad(lambda x: ng.tensor(x) ** 2)(1.0)", GradientError, "ng.array(x)"),

@@ -267,8 +267,9 @@ def _instead_of(line: Line) -> str:
 def _instead_of_library(line: Line) -> str:
     if line.is_of_optimizer:
         return (
-            "return x.detach() at the end of the function that scipy.optimize calls, which takes "
-            "arrays and numbers"
+            "return x.detach() at the end of the function that scipy.optimize calls, for a "
+            "solution that is a constant; for its gradient, ng.custom_vjp around the solver, with "
+            "the derivative of the solution"
         )
     if line.library == "scipy":
         found = imported("numba_grad.frontend.inputs.instead_of_scipy").advice(line.frame)
