@@ -186,6 +186,9 @@ UNDER_JIT = [
     ("ng.jit(lambda n: list(range(n)))(3)", TracingError, "static_argnums", "range"),
     ("ng.fori_loop(0, 3, lambda i, c: c + sum(range(i)), 0)", TracingError, "try: ng.fori_loop"),
     ("ng.jit(lambda n: ng.zeros(n))(3)", TracingError, "static_argnums"),
+    ("ng.jit(lambda n: np.zeros(n))(3)", TypeError, "index: needs the value", "static_argnums"),
+    ("ng.jit(lambda n: np.zeros((n, 2)))(3)", TracingError, "try: static_argnums"),
+    ("ng.jit(lambda x, n: x.reshape(n, -1))(np.ones(4), 2)", TracingError, "try: static_argnums"),
     ("ng.jit(lambda c: np.roots(c))(x)", TracingError, "ng.linalg.eigvals of the companion matrix"),
     (
         "ng.jit(lambda c: (np.poly1d(c) * np.poly1d([1, 2]))(0.5))(x)",

@@ -587,7 +587,7 @@ _FIXED_ARGUMENT = (
 def _fix_under_tracing(operation: str) -> str:
     own = operation.rpartition(".")[2]
     if own in _CONVERSIONS:
-        return instead_of_conversion() or _FIXED_ARGUMENT
+        return instead_of_conversion(is_index=own == "index") or _FIXED_ARGUMENT
     if own == "bool" and (fix := instead_of_truth()):
         return fix
     return _fixes_under_tracing.get(
