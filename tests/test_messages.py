@@ -364,6 +364,8 @@ def test_a_function_of_pytorch_names_ours():
         with pytest.raises(TypeError, match=f"PyTorch's tensors\n  try: {re.escape(ours)}; or"):
             call(x)
     assert torch.as_tensor(x.detach()).tolist() == [1, 1, 1]
+    assert torch.Tensor(x.detach()).tolist() == [1, 1, 1]
+    assert torch.ones(ng.tensor(2)).tolist() == [1, 1]
 
 
 def test_a_ufunc_that_numba_compiled_names_custom_op():

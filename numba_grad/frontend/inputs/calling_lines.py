@@ -198,6 +198,10 @@ class Line:
         except (SyntaxError, ValueError, IndexError):
             return None  # the file has changed since it was imported
 
+    def calls_a_class(self) -> bool:
+        call = self.expression()
+        return isinstance(call, ast.Call) and isinstance(self.evaluated(call.func), type)
+
     def evaluated(self, expression: ast.expr) -> Any:
         """What a name, or a name in a module or an object, stands for; None for anything else. No
         code of the user's runs."""

@@ -10,12 +10,13 @@ and so is everything inside of `no_grad`.
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from numba_grad.dtypes import is_bfloat16
 from numba_grad.errors import GradientError, TracingError, explain
+from numba_grad.fresh_thread import imported
 from numba_grad.frontend.functions import elementwise, indexing
 from numba_grad.frontend.inputs.arrays import value_of
 from numba_grad.frontend.inputs.calling_lines import (
@@ -26,7 +27,6 @@ from numba_grad.frontend.inputs.calling_lines import (
 )
 from numba_grad.frontend.inputs.constants import AS_CONSTANT, value_of_constant
 from numba_grad.frontend.tensors import array_api, interchange, protocols
-from numba_grad.frontend.tensors.absent_attributes import instead_of_function
 from numba_grad.frontend.tensors.callers import (
     is_checking,
     operand_of_sparse_product,
@@ -230,20 +230,13 @@ class Conversions:
             )
         )
 
-    @classmethod
-    def __torch_function__(
-        cls, function: Callable[..., Any], types: object, args: object = (), kwargs: object = None
-    ) -> NoReturn:
-        """PyTorch asks for it when a function of its own is called with a tensor of ours."""
-        name = getattr(function, "__name__", str(function))
-        raise TypeError(
-            explain(
-                f"torch.{name}",
-                "PyTorch's functions take PyTorch's tensors",
-                fix=f"{instead_of_function(name) or 'a function of NumPy or ng'}; "
-                "or torch.from_dlpack(x.detach()), whose results have no gradient here",
-            )
-        )
+    @property
+    def __torch_function__(self) -> Callable[..., Any]:
+        """PyTorch asks for it when a function of its own is called with a tensor."""
+        line = calling_line()
+        if line is not None and line.calls_a_class():
+            raise AttributeError("__torch_function__")  # torch.Tensor(x) copies elements
+        return imported("numba_grad.frontend.tensors.torch_functions").by_torch
 
     def __repr__(self) -> str:
         node = self._node
