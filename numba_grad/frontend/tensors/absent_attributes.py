@@ -185,7 +185,7 @@ _NAMES = {*INSTEAD, *np.linalg.__all__} | {
     for name, x in vars(np).items()
     if callable(x) and not isinstance(x, type) and not name.startswith("_")
 }
-_NAMES |= {f"{name}_" for name in _NAMES if isinstance(getattr(np, name, None), np.ufunc)}
+_NAMES |= {f"{name}_" for name, x in vars(np).items() if isinstance(x, np.ufunc)}
 
 
 if TYPE_CHECKING:  # for type checkers, what is not there stays a mistake
