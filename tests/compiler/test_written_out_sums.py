@@ -247,6 +247,25 @@ def test_products_of_points_are_no_calls(f, dtype, shapes):
         np.testing.assert_allclose(got, slope, rtol=rtol, atol=rtol * np.abs(slope).max())
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.sum(np.exp(-np.sum(x * x, axis=1)) @ (x - x[0])),
+        lambda x: np.sum(np.sin(x.T @ np.cos(x[:, 0]))),
+        lambda x: np.sum(np.exp(np.cos(x).T @ x)),
+    ],
+)
+@pytest.mark.parametrize("columns", [2, 3])
+def test_sums_over_points_are_no_calls(f, columns):
+    x = random.normal(size=(80, columns)) / 9
+    value = ng.jit(f)
+    assert not calls_of_products(value, x)
+    np.testing.assert_allclose(value(x), f(x), rtol=1e-12)
+    with ng.configure(engine="reference"):
+        slopes = np.asarray(ng.grad(f)(x))
+    np.testing.assert_allclose(ng.jit(ng.grad(f))(x), slopes, rtol=1e-10, atol=1e-12)
+
+
 def test_products_of_points_that_are_added_to_another_product_are_calls():
     x, w, h, u = (random.normal(size=n) for n in ((64, 3), (3, 20), (64, 30), (30, 20)))
     added = ng.jit(lambda x, w, h, u: x @ w + h @ u)

@@ -1,6 +1,6 @@
 """Sums of few products, written out before a graph is cut into steps: products of tiny matrices, of
 a matrix of few columns and a vector, of stacks of small matrices and vectors, of points with few
-coordinates, and sliding sums with few weights.
+coordinates or over all of them, and sliding sums with few weights.
 
 A library call reads its operands from memory and leaves its result there, so each is a step of its
 own, and nothing is fused across it: Runge-Kutta steps of two numbers by `a @ x` took 9 times what
@@ -154,6 +154,12 @@ def _are_points(m: int, k: int, n: int) -> bool:
     return not FEWEST_SUMS_OF_LOOP > min(m, n) > MOST_SUMS_OF_TEXT // k
 
 
+def _is_sum_over_points(m: int, k: int, n: int) -> bool:
+    """Whether a product of m x k and k x n numbers adds up many points, as forces (weights times
+    distances) and covariances do: in a loop that computes what is added."""
+    return max(m, n) <= MOST_COORDINATES and k >= FEWEST_OF_LOOP
+
+
 def _written_out(graph: FlatGraph, forms: dict[int, tuple[list[Node], Node]]) -> FlatGraph:
     writer = FlatGraphWriter(graph.table)
     place: list[int] = []  # of each node of `graph`
@@ -190,9 +196,8 @@ def _product(x: Node, y: Node) -> Node | None:
     is_thin = max(m, n) >= FEWEST_OF_LOOP and min(m, n) <= (MOST_TERMS if k == 1 else 1)
     is_tiny = m * k * n <= MOST_PRODUCTS and (k == 1 or min(m, n) == 1)
     is_of_points = _are_points(m, k, n)
-    if not 1 <= k <= MOST_TERMS or not (is_tiny or is_thin or is_of_points) or not m * n:
-        return None
-    return _sum_of_products(x, y)
+    is_short = 1 <= k <= MOST_TERMS and (is_tiny or is_thin or is_of_points)
+    return _sum_of_products(x, y) if m * n and (is_short or _is_sum_over_points(m, k, n)) else None
 
 
 def _sum_of_products(x: Node, y: Node) -> Node:
