@@ -34,6 +34,7 @@ MOST_COMPONENTS = 96
 # Scalar operations for each component that make the copies worth it: of two or three, as a sum of
 # rows or a product of small matrices takes, loops as they are take 0.3 to 0.8 of the time.
 FEWEST_OPERATIONS = 3.5
+OF_COMPLEX = 3  # an operation of complex numbers is several
 
 
 @immutable
@@ -125,7 +126,8 @@ def _transposed(
     components = len(loads) + len(stores)
     if not FEWEST_COMPONENTS <= components <= MOST_COMPONENTS:
         return piece
-    if operations < FEWEST_OPERATIONS * components:
+    is_complex = any(access.buffer.dtype.kind == "c" for access in [*loads, *stores])
+    if operations * (OF_COMPLEX if is_complex else 1) < FEWEST_OPERATIONS * components:
         return piece
     here = Index(((variable, ONE), (FIRST_ROW, Factor(-1, True))))
     local_of = dict(zip([*loads, *stores], _locals(arrays, [*loads, *stores]), strict=True))
