@@ -256,18 +256,12 @@ def _integer_power_expression(*, exponent: int) -> str:
         return "cast(1, {dtype})"
     if abs(exponent) > MOST_EXPANDED:
         return f"integer_power({{x}}, {exponent})"
-    text = multiplied_out("{x}", abs(exponent))
-    return f"reciprocal({text})" if exponent < 0 else text
-
-
-def multiplied_out(base: str, exponent: int) -> str:
-    """The source of a product of `base`, by repeated squaring."""
-    text = base
-    for digit in f"{exponent:b}"[1:]:
+    text = "{x}"
+    for digit in f"{abs(exponent):b}"[1:]:
         text = f"({text} * {text})"
         if digit == "1":
-            text = f"({text} * {base})"
-    return text
+            text = f"({text} * {{x}})"
+    return f"reciprocal({text})" if exponent < 0 else text
 
 
 def _integer_power_reference(x: np.ndarray, *, exponent: int) -> np.ndarray:
