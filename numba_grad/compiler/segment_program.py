@@ -13,6 +13,7 @@ import numpy as np
 from numba_grad.compiler.fusion.fuse import LibraryOperation, fuse
 from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.iteration_spaces import (
+    COMPUTING,
     FEWEST_COPIES,
     Unrolling,
     are_unrolled_alike,
@@ -160,7 +161,6 @@ def _with_short_nests(
     return first
 
 
-COMPUTING = ("elementwise", "reduction")
 # Lines of a kernel without loops, at most, but for those of its arguments, which are as many as
 # values come from outside: to compile each takes 0.15 ms. Where one is longer,
 # small arrays are not written out, if that does not take more steps, which sums of few numbers

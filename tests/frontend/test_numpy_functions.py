@@ -219,7 +219,9 @@ def test_operators_with_scalars_promote_as_numpy(scalar):
             check_same(outcome(operator, ng.tensor(x), scalar), outcome(operator, x, scalar))
 
 
-@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 7, -1, -2, 0.5, 2.0, -0.5, 40, 1.5, 0.0, 2j])
+@pytest.mark.parametrize(
+    "exponent", [0, 1, 2, 3, 7, -1, -2, 0.5, 2.0, -0.5, 40, -1.5, 4.5, 0.0, 2j]
+)
 def test_powers_with_scalar_exponents(exponent):
     for dtype in DTYPES:
         x = sample(dtype)
