@@ -1,19 +1,10 @@
 """A graph in which other operations stand for some, found by a rule that looks at one at a time."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from numba_grad.graph.node import OPS, SERIALS_A_NODE, Node, next_serial, recording
+from numba_grad.graph.node import SERIALS_A_NODE, Node, next_serial, recording
 from numba_grad.graph.survey import are_free
 from numba_grad.graph.walk import in_order_of_recording, needed_for, recorded_since
-from numba_grad.transforms.loop_sizes import LARGEST_VALUE
-
-_CONCATENATE = OPS["concatenate"]
-
-
-def puts_arrays_together(nodes: Iterable[Node]) -> bool:
-    """Whether one of these concatenates to an array of some size. Most programs have none, and
-    import none of the rules about such arrays."""
-    return any(x.op is _CONCATENATE and x.type.size > LARGEST_VALUE for x in nodes)
 
 
 def with_replaced(

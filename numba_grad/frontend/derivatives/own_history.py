@@ -13,10 +13,9 @@ from numba_grad.fresh_thread import imported
 from numba_grad.frontend.inputs.tracing import current, is_tracing
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.walk import History, history_of
-from numba_grad.transforms.loop_sizes import LARGEST_VALUE
+from numba_grad.transforms.loop_sizes import LARGEST_VALUE, puts_arrays_together
 from numba_grad.transforms.python_loops import FEWEST_NODES, is_long, is_long_since, loop_in
 from numba_grad.transforms.repeated_views import without_repeated_views, without_repetitions
-from numba_grad.transforms.replaced_nodes import puts_arrays_together
 
 _op, _requires_grad = attrgetter("op"), attrgetter("requires_grad")
 _EXTREMES = {OPS["max"], OPS["min"]}

@@ -34,8 +34,8 @@ from numba_grad.graph.walk import (
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import placed
 from numba_grad.transforms.call import CallTarget, has_rules
+from numba_grad.transforms.loop_sizes import puts_arrays_together
 from numba_grad.transforms.repeated_views import without_repeated_views
-from numba_grad.transforms.replaced_nodes import puts_arrays_together
 
 
 class Traced(NamedTuple):
