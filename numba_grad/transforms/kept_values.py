@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from numba_grad.graph.node import Node
 from numba_grad.graph.order import is_communicated
-from numba_grad.graph.types import TupleType
+from numba_grad.graph.types import MOST_WRITTEN_OUT, TupleType
 from numba_grad.graph.walk import toposort
 
 # In additions, as `Op.cost`: storing an element of eight bytes and loading it in another kernel.
@@ -148,7 +148,9 @@ class _Choice:
             cone = _cone(node, there)
             nbytes = node.type.nbytes
             cost = sum(map(_cost, cone))
-            if node in self.stored and cost > _CHEAP * node.type.size:
+            if node in self.stored and (
+                cost > _CHEAP * node.type.size or self.spares_an_array(node, there)
+            ):
                 found[node] = None
                 there.add(node)
                 continue
@@ -165,6 +167,17 @@ class _Choice:
         _replace_by_functions(kept, self.own, self.readers)
         found |= kept
         return [x for x in self.order if x in found]
+
+    def spares_an_array(self, node: Node, there: Collection[Node]) -> bool:
+        """Whether a value that is in memory is read in place of another array."""
+        if node.type.size <= MOST_WRITTEN_OUT:
+            return False
+
+        def arrays_read(available: Collection[Node]) -> int:
+            order = toposort(self.of_derivative, stop=lambda x: x in available)
+            return sum(x in available and x.type.size > MOST_WRITTEN_OUT for x in order)
+
+        return arrays_read({*there, node}) <= arrays_read(there)
 
 
 def _replace_by_sums(
