@@ -39,9 +39,9 @@ MOST_ROWS_IN_STACK = 3
 
 def with_sums_written_out(graph: FlatGraph) -> FlatGraph:
     """The graph with such operations as elementwise ones and sums."""
-    given = {*graph.inputs}  # of which some were computed before, by any operation
-    computed = [k for k in range(len(graph.nodes)) if k not in given]
-    chosen = [k for k in computed if graph.nodes[k].op.name in _CHOICES]
+    chosen = [k for k in graph.combining() if graph.nodes[k].op.name in _CHOICES]
+    if not chosen:
+        return graph
     forms: dict[object, tuple[list[Node], Node] | None] = {}
     found: dict[int, tuple[list[Node], Node]] = {}
     is_cut_anyway = False  # by products that stay
@@ -57,7 +57,8 @@ def with_sums_written_out(graph: FlatGraph) -> FlatGraph:
             found[k] = form
         elif node.op.name == "matmul":
             is_cut_anyway = True
-    additions = [k for k in computed if graph.nodes[k].op.name == "add"]
+    given = {*graph.inputs}  # of which some were computed before, by any operation
+    additions = [k for k, x in enumerate(graph.nodes) if x.op.name == "add" and k not in given]
     for k in _added_to_products(graph, additions, {*chosen}.difference(found), found):
         del found[k]
     for k in _too_many_for_text(graph, computed, found):
