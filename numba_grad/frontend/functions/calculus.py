@@ -37,8 +37,9 @@ def trapezoid(
     """The integral of `y` along `axis` by the trapezoidal rule.
 
     `x` are the places of the samples, 1-d or of the shape of `y`; without it they are `dx` apart.
+    Neighbours are added in the dtype of `y`, as in NumPy: integers may overflow.
     """
-    node = as_inexact(y)
+    node = as_node(y)
     number = normalize_axis("trapezoid", axis, len(node.shape))
     size = node.shape[number]
     left = wrap(part(node, number, 0, max(size - 1, 0)))
@@ -175,7 +176,8 @@ def unwrap(
     number = normalize_axis("unwrap", axis, len(node.shape))
     x = wrap(node)
     steps = diff(x, axis=number)
-    is_whole = np.result_type(computed_in(steps.dtype), period).kind in "iu"
+    dtype = np.result_type(computed_in(steps.dtype), period)
+    is_whole = dtype.kind in "iu"
     high: Any = period // 2 if is_whole else period / 2
     if discont is None:
         discont = period / 2
@@ -186,7 +188,8 @@ def unwrap(
     correction = where(absolute(steps) < discont, 0, within - steps)
     size = node.shape[number]
     shifted = wrap(part(node, number, 1, size)) + cumsum(correction, number)
-    return concatenate([wrap(part(node, number, 0, 1)), shifted], number)
+    found = concatenate([wrap(part(node, number, 0, 1)), shifted], number)
+    return wrap(cast(found._node, dtype)) if is_whole else found
 
 
 @by_types(operands=2)
