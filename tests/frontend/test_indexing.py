@@ -213,6 +213,7 @@ def test_masks_without_elements_choose_nothing(shape):
     assert x[mask].shape == x[ng.tensor(mask)].shape == a[mask].shape
     x[mask] = 7.0
     np.testing.assert_array_equal(x, a)
+    assert ng.jit(lambda x, mask: x[mask])(x, mask).shape == a[mask].shape
     for wrong in ((0, 2), (2, 3, 0), (1, 0)):
         with pytest.raises(IndexError):
             x[np.zeros(wrong, bool)]
@@ -280,6 +281,7 @@ CALLS = [
     (lambda m, x: m.select([x > 1, x[0] > 0], [1, 2]), M),
     (lambda m, x: m.select([x > 1], [np.float32(1)], 2.0), np.float32(M)),
     (lambda m, x: m.piecewise(x, [x < 0, x >= 0], [-1, 1]), M),
+    (lambda m, x: m.piecewise(x, [x < 0, x >= 0], [-1, 1]), M[:0]),
     (lambda m, x: m.piecewise(x, [x < 0, x > 1], [lambda a: -a, lambda a: a + a.sum(), 3]), M),
     (lambda m, x: m.piecewise(x, x < 0, [lambda a, p: p * a], 2.0), V),
     (lambda m, x: m.piecewise(x, [x < 0], [lambda a, p=0: a + p, 0.5], p=3), np.float64(-2)),

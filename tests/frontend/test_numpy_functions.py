@@ -554,6 +554,7 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (lambda m, x: m.unwrap(x, axis=0, discont=4.0), (9 * X,)),
     (lambda m, x: m.unwrap(x, period=6), (N[0] * 5,)),
     (lambda m, x: m.unwrap(x, period=6), (np.int8(N[0] * 5),)),
+    (lambda m, x: m.vander(x, 3), (np.array([np.nan, np.inf, 2.0]),)),
     (lambda m, x: m.trapezoid(x), (X > 0,)),
     (lambda m, x: m.trapezoid(x * 9), (np.int8(N),)),
     (lambda m, x: m.unwrap(x, period=5), (N[0] * 4,)),

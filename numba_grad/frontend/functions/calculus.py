@@ -7,6 +7,7 @@ import numpy as np
 
 from numba_grad.dtypes import computed_in, promoted
 from numba_grad.errors import ShapeError, explain
+from numba_grad.frontend.functions.creation import ones_like
 from numba_grad.frontend.functions.elementwise import absolute, remainder, where
 from numba_grad.frontend.functions.joining import concatenate, stack, unstack
 from numba_grad.frontend.functions.reductions import sum as sum_of
@@ -239,7 +240,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> "Ten
         raise ShapeError(explain("vander", "x is 1-d", got={"x": node.type}))
     count = node.shape[0] if N is None else N
     base = wrap(cast(node, promoted(node.dtype, int)))
-    powers: list[Any] = [base * 0 + 1]
+    powers: list[Any] = [ones_like(base)]  # also where x is nan
     while len(powers) < count:
         powers.append(powers[-1] * base)
     powers = powers[:count]
