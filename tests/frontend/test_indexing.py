@@ -512,6 +512,7 @@ def test_positions_that_are_not_known_yet_are_checked_when_computed():
         (lambda x: ng.copyto(x, 1j), TypeError, "copyto: cannot cast complex128 to float64"),
         (lambda x: ng.copyto(x, 1, where=M), TypeError, "where is not a mask"),
         (lambda x: ng.put(x, 0, 1j), TypeError, "would lose their imaginary parts"),
+        (lambda x: ng.insert(x, 0, 1j), TypeError, "would lose their imaginary parts"),
         (lambda x: ng.place(x, [True], 1), ValueError, "place: the mask does not have the size"),
         (lambda x: ng.place(x, x > -9, []), ValueError, "place: no values"),
         (lambda x: ng.putmask(x, [True], 1), ValueError, "putmask: the mask does not have the"),
@@ -539,6 +540,31 @@ def test_positions_that_are_not_known_yet_are_checked_when_computed():
 def test_what_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call(ng.tensor(M) * 1)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, value: np.insert(x, 0, value),
+        lambda x, value: np.insert(x, 0, [value, value]),
+        lambda x, value: np.piecewise(x, [x > 1], [value, 0]),
+        lambda x, value: np.place(x, x > 1, [value]),
+        lambda x, value: x.__setitem__([0, 1], [value, value]),
+        lambda x, value: x.__setitem__(0, value),
+    ],
+)
+def test_numbers_that_integers_do_not_have_are_refused_or_converted_as_by_numpy(write):
+    numbers = np.array([1, 2, 3], np.uint8)
+    for value, error in ((-1, OverflowError), (300, OverflowError), (np.nan, ValueError)):
+        for x in (numbers.copy(), ng.tensor(numbers)):
+            with pytest.raises(error):
+                write(x, value)
+    for value in (0.7, np.int64(-1), True):
+        expected, x = numbers.copy(), ng.tensor(numbers)
+        results = [write(expected, value), write(x, value)]
+        if results[0] is not None:
+            np.testing.assert_array_equal(results[1], results[0])
+        np.testing.assert_array_equal(x, expected)
 
 
 def test_a_leaf_that_requires_grad_is_not_written_into():
