@@ -214,6 +214,7 @@ def test_masks_without_elements_choose_nothing(shape):
     x[mask] = 7.0
     np.testing.assert_array_equal(x, a)
     assert ng.jit(lambda x, mask: x[mask])(x, mask).shape == a[mask].shape
+    assert [k.shape for k in ng.jit(np.nonzero)(mask)] == [(0,)] * mask.ndim
     for wrong in ((0, 2), (2, 3, 0), (1, 0)):
         with pytest.raises(IndexError):
             x[np.zeros(wrong, bool)]
