@@ -205,13 +205,11 @@ def as_assigned(value: ArrayLike, x: Node) -> Node:
         numbers where `x` has no sign.
     """
     kind = x.type.dtype.kind
-    if kind in "iu" and isinstance(value, SEQUENCES) and not has_tensors(value):
-        return numbers(own_array(value, x.type.dtype))
-    is_pythons = value.__class__ is float
-    if kind == "i" and (is_pythons or isinstance(value, np.floating | np.integer)):
+    refused = (np.floating, np.integer) if kind == "i" else ()
+    if kind in "iu" and (value.__class__ is float or isinstance(value, refused)):
         value = int(value)  # which says "cannot convert float NaN to integer"
-    elif kind == "u" and is_pythons:
-        value = int(value)
+    elif kind in "iu" and isinstance(value, SEQUENCES) and not has_tensors(value):
+        return numbers(own_array(value, x.type.dtype))
     node = as_node(value, like=x) if is_scalar(value) else as_node(value)
     if node.dtype.kind == "c" and kind != "c":
         raise DTypeError(
