@@ -261,8 +261,8 @@ class _Regions:
             stack = [(x, tuple([n // 2 for n in node.shape])) for x in node.inputs]
             while stack:
                 x, at = stack.pop()
-                if x.shape != node.shape and min(x.shape, default=1) <= 1:
-                    continue  # the same for several
+                if x.shape != node.shape:
+                    continue  # stretched: the same for several
                 x, at, _ = self.source(x, at, ones)
                 if self.is_own(x):
                     stack += [(y, at) for y in x.inputs]
