@@ -4,6 +4,9 @@ Each class inherits from the builtin that NumPy or torch would raise, so existin
 working.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 
@@ -92,3 +95,17 @@ def explain(
     if fix:
         lines.append(f"  try: {fix}")
     return "\n".join(lines)
+
+
+def called(by: str, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`f(*args, **kwargs)`, a function of the user's; where it does not take these arguments, the
+    error says who has called it."""
+    try:
+        return f(*args, **kwargs)
+    except TypeError as error:
+        # Raised by the call itself: nothing of `f` has run.
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            count = len(args) + len(kwargs)
+            name = getattr(f, "__name__", type(f).__name__)
+            error.add_note(f"{by} calls {name} with {count} argument{'s' * (count != 1)}")
+        raise

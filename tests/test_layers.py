@@ -52,6 +52,7 @@ SELDOM = {
     "numba_grad.frontend.inputs.instead_of_scipy",
     "numba_grad.frontend.python_control_flow.rewriting",
     "numba_grad.frontend.tensors.sparse_products",
+    "numba_grad.frontend.tensors.torch_functions",
     "numba_grad.graph.native_walks",
     "numba_grad.transforms.carried_parts",
     "numba_grad.transforms.elements_of_branches",

@@ -13,6 +13,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.special
 
 import numba_grad as ng
@@ -32,6 +33,11 @@ IN_A_TRANSFORM = [
         "ng.grad(lambda x: np.float64(x) ** 2)(1.0)",
         GradientError,
         "x itself in place of np.float64",
+    ),
+    (
+        "ng.grad(lambda k: scipy.optimize.brentq(lambda t: t * t - k, 0, 5))(2.0)",
+        GradientError,
+        "for a solution that is a constant; for its gradient, ng.custom_vjp around the solver",
     ),
     ("ng.grad(lambda x: x.item() ** 2)(1.0)", GradientError, "arguments of grad", "x.detach()"),
     ("ng.grad(lambda x: ng.tensor(x) ** 2)(1.0)", GradientError, "ng.array(x)"),
@@ -149,7 +155,26 @@ GRADIENTS = [
     ("ng.grad(lambda x: x.sum)(x)", DTypeError, "a function, where", "x.sum(), not x.sum"),
     ("ng.grad(np.sum, argnums=1)(x)", TypeError, "argnums names an argument", "by position"),
     ("ng.grad(lambda x: x.sum())(x=x)", TypeError, "by position, not by keyword"),
+    ("ng.grad(lambda x, y: x, argnums=2)(1.0, 2.0)", TypeError, "-2 <= argnums < 2"),
+    ("ng.jacobian(lambda x: [x, 'a'])(x)", DTypeError, "what the function of jacobian returned"),
+    (
+        "g, = ng.autograd.grad((x**2).sum(), x)\ng.sum().backward()",
+        GradientError,
+        "create_graph=True",
+    ),
+    ("x.grad = np.ones(3)", TypeError, "of type ndarray", "x.grad = ng.tensor(value"),
+    (
+        "class F(ng.autograd.Function):\n    forward = staticmethod(lambda x: x)\nF.apply(x)",
+        TypeError,
+        "F.apply, which passes ctx first, calls <lambda> with 2 arguments",
+    ),
     ("ng.grad(np.sum, argnums='x')", TypeError, "argnums are the positions", "an integer"),
+    ("x.register_hook(3)", TypeError, "register_hook: not a function"),
+    (
+        "x.register_hook(lambda: 1)\nx.sum().backward()",
+        TypeError,
+        "a backward pass calls <lambda> with 1 argument",
+    ),
     ("ng.grad(np.sum, x)", TypeError, "argnums are the positions", "ng.grad(f)(x)"),
     ("ng.grad(x.sum())", TypeError, "needs a function", "ng.grad(f)(x)"),
     ("ng.grad(lambda p: p)(object())", DTypeError, "tuple, list, dict or dataclass", "argument 0"),
@@ -167,6 +192,9 @@ UNDER_JIT = [
     ("ng.jit(lambda n: list(range(n)))(3)", TracingError, "static_argnums", "range"),
     ("ng.fori_loop(0, 3, lambda i, c: c + sum(range(i)), 0)", TracingError, "try: ng.fori_loop"),
     ("ng.jit(lambda n: ng.zeros(n))(3)", TracingError, "static_argnums"),
+    ("ng.jit(lambda n: np.zeros(n))(3)", TypeError, "index: needs the value", "static_argnums"),
+    ("ng.jit(lambda n: np.zeros((n, 2)))(3)", TracingError, "try: static_argnums"),
+    ("ng.jit(lambda x, n: x.reshape(n, -1))(np.ones(4), 2)", TracingError, "try: static_argnums"),
     ("ng.jit(lambda c: np.roots(c))(x)", TracingError, "ng.linalg.eigvals of the companion matrix"),
     (
         "ng.jit(lambda c: (np.poly1d(c) * np.poly1d([1, 2]))(0.5))(x)",
@@ -188,9 +216,27 @@ UNDER_JIT = [
     ("ng.jit(lambda x: x[x > 0] + x[x < 0])(np.ones(3))", TracingError, "with the same mask"),
     ("ng.jit(lambda x: x[np.nonzero(x)])(np.ones(3))", TracingError, "ng.where(mask, x, 0)"),
     ("ng.jit(np.bincount)(np.arange(3))", TracingError, "np.bincount(x, weights, minlength=n)"),
-    ("ng.jit(lambda x, mode: x)(1.0, 'a')", TypeError, "static_argnums"),
+    ("ng.jit(lambda x, mode: x)(1.0, 'a')", TypeError, "ng.jit(f, static_argnums=1)"),
+    ("ng.jit(lambda x, n: x, static_argnames=1)", TypeError, "static_argnames: text"),
+    ("ng.jit(lambda x, mode: x)(1.0, mode='a')", TypeError, "ng.jit(f, static_argnames='mode')"),
+    ("ng.jit(lambda x, mode: x)(1.0, ['a'])", TypeError, "an argument of its own"),
     ("ng.jit(lambda x, s: x, static_argnums=1)(1.0, [1])", TypeError, "not hashable", "a tuple"),
     ("ng.jit(lambda x: 'abc')(1.0)", TypeError, "a result is neither", "return tensors"),
+]
+LOOPS = [
+    ("ng.scan(lambda c: (c, c), 0.0, x)", TypeError, "scan calls <lambda> with 2 arguments"),
+    ("ng.scan(lambda c, t: (c, 'a'), 0.0, x)", DTypeError, "what the function of scan returned"),
+    ("ng.fori_loop(0, 3, lambda v: v, x)", TypeError, "fori_loop calls <lambda> with 2 arguments"),
+    (
+        "ng.while_loop(lambda v: v[0] < 3, lambda i, v: (i + 1, v), (0, 1.0))",
+        TypeError,
+        "while_loop calls <lambda> with 1 argument",
+    ),
+    ("ng.map(lambda a, b: a, x)", TypeError, "map calls <lambda> with 1 argument"),
+    ("ng.associative_scan(lambda a: a, x)", TypeError, "associative_scan calls <lambda> with 2"),
+    ("ng.cond(True, lambda: 1.0, lambda: 2.0, x)", TypeError, "cond calls <lambda> with 1"),
+    ("ng.switch(0, np.sin, x)", TypeError, "a list of functions", "ng.switch(index, [f, g]"),
+    ("ng.vmap(lambda x: 'a')(x)", DTypeError, "what the function of vmap returned"),
 ]
 ARRAYS = [
     ("np.ones(4) + x", ShapeError, "do not broadcast", "float64[4]", "float64[3]", "x[:, None]"),
@@ -216,6 +262,13 @@ ARRAYS = [
     ("x.unsqueeze(0)", AttributeError, "no attribute 'unsqueeze'", "x[:, None]"),
     ("x.view(3, 1)", AttributeError, "x.reshape(shape)"),
     ("x.exp()", AttributeError, "np.exp(x)"),
+    ("ng.signal.convolve(x, x, axes=(0, 0))", TypeError, "two sequences of axes", "[1, 2]"),
+    ("ng.special.yn(1.5, x)", TypeError, "one integer", "yv"),
+    ("x.exp_()", AttributeError, "x[...] = np.exp(x)"),
+    ("ng.optim", AttributeError, "scipy.optimize.minimize"),
+    ("ng.tensor(scipy.sparse.eye(3))", DTypeError, "value @ x", "value.toarray()"),
+    ("ng.tensor(None)", DTypeError, "a value in place of None"),
+    ("ng.ShapeDtypeStruct((3, -1), float)", ShapeError, "negative sizes"),
     ("v, i = x.detach().ctypes", AttributeError, "x.detach().numpy().ctypes"),
     ("y = ng.arange(3)\ny[0] = np.nan", ValueError, "cannot convert float NaN to integer"),
     ("np.add(x, 1, out=ng.zeros(3, dtype=int))", DTypeError, "cannot assign float64", "int64"),
@@ -227,7 +280,7 @@ ARRAYS = [
     ("np.busday_count(x, x)", TypeError, "not supported on tensors", "detach().numpy()"),
     ("np.frompyfunc(abs, 1, 1)(x)", TypeError, "no derivative here", "ng.custom_op"),
 ]
-TABLE = IN_A_TRANSFORM + GRADIENTS + UNDER_JIT + ARRAYS
+TABLE = IN_A_TRANSFORM + GRADIENTS + UNDER_JIT + LOOPS + ARRAYS
 numbers = itertools.count()
 
 
@@ -302,6 +355,17 @@ def test_a_function_that_numba_compiled_names_differentiable():
         with pytest.raises(TypeError, match=r"(?s)numba\.njit: .*try: ng\.differentiable"):
             call(ng.ones(3))
     assert not hasattr(ng.ones(3), "_numba_type_")  # it is there for Numba alone
+
+
+def test_a_function_of_pytorch_names_ours():
+    torch = pytest.importorskip("torch")
+    x = ng.ones(3, requires_grad=True)
+    for call, ours in ((torch.sin, "np.sin(...)"), (torch.nn.functional.relu, "ng.relu(x)")):
+        with pytest.raises(TypeError, match=f"PyTorch's tensors\n  try: {re.escape(ours)}; or"):
+            call(x)
+    assert torch.as_tensor(x.detach()).tolist() == [1, 1, 1]
+    assert torch.Tensor(x.detach()).tolist() == [1, 1, 1]
+    assert torch.ones(ng.tensor(2)).tolist() == [1, 1]
 
 
 def test_a_ufunc_that_numba_compiled_names_custom_op():

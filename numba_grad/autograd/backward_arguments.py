@@ -63,7 +63,7 @@ def roots_of(
                     "grad_fn",
                     got={f"{names[0]}[{number}]": node},
                     fix="ng.tensor(..., requires_grad=True) for what it is computed from, outside "
-                    "of no_grad()",
+                    "of no_grad(); create_graph=True for gradients that it is made of",
                 )
             )
     return result

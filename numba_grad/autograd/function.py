@@ -18,7 +18,7 @@ from numba_grad.autograd import forward_ad
 from numba_grad.autograd.state import state_of
 from numba_grad.autograd.tensor_class import is_tensor, new_tensor, tensor_of
 from numba_grad.dtypes import is_inexact
-from numba_grad.errors import GradientError, explain
+from numba_grad.errors import GradientError, called, explain
 from numba_grad.graph.node import OPS, Node, grad_mode, record, recording
 from numba_grad.ops.control import custom_node, item
 from numba_grad.ops.families import cast, full, sum_to
@@ -445,7 +445,8 @@ class Function:
                     returned = cls.forward(*args, **kwargs)
                     cls.setup_context(call.context, args, returned)
                 else:
-                    returned = cls.forward(call.context, *args, **kwargs)
+                    by = f"{cls.__name__}.apply, which passes ctx first,"
+                    returned = called(by, cls.forward, call.context, *args, **kwargs)
             is_recorded = grad_mode.enabled and any(call.context.needs_input_grad)
             values = returned if isinstance(returned, tuple) else (returned,)
             results = call.results(args, values, is_recorded)

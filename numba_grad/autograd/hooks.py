@@ -8,7 +8,7 @@ from typing import Any, Self
 from numba_grad.autograd import anomaly
 from numba_grad.autograd.state import dict_of, is_leaf, state_of
 from numba_grad.autograd.tensor_class import is_tensor, tensor_of
-from numba_grad.errors import GradientError, explain
+from numba_grad.errors import GradientError, called, explain
 from numba_grad.graph.node import Node
 from numba_grad.ops.control import custom
 from numba_grad.transforms.vjp import Cotangent, contributions
@@ -46,7 +46,7 @@ def register_hook(tensor: Any, hook: Hook) -> RemovableHandle:
     return another one of the same shape and dtype. Hooks run in order of registration.
     """
     node = tensor._node
-    _check_requires_grad(node)
+    _check_hook(node, hook)
     return RemovableHandle(dict_of(node, "hooks"), hook)
 
 
@@ -57,7 +57,7 @@ def register_post_accumulate_grad_hook(tensor: Any, hook: Hook) -> RemovableHand
     the leaf, `tensor -= rate * tensor.grad`.
     """
     node = tensor._node
-    _check_requires_grad(node)
+    _check_hook(node, hook)
     if not is_leaf(node):
         raise GradientError(
             "register_post_accumulate_grad_hook: post accumulate grad hooks cannot be registered "
@@ -67,7 +67,9 @@ def register_post_accumulate_grad_hook(tensor: Any, hook: Hook) -> RemovableHand
     return RemovableHandle(dict_of(node, "post_accumulate_hooks"), hook)
 
 
-def _check_requires_grad(node: Node) -> None:
+def _check_hook(node: Node, hook: object) -> None:
+    if not callable(hook):
+        raise TypeError(explain("register_hook", "not a function", got={"hook": repr(hook)}))
     if not node.requires_grad:
         raise GradientError(
             "register_hook: cannot register a hook on a tensor that doesn't require gradient"
@@ -77,7 +79,7 @@ def _check_requires_grad(node: Node) -> None:
 def through_tensor_hooks(hooks: dict[int, Hook] | None, g: Node) -> Node:
     """What the hooks of a tensor make of its gradient."""
     for hook in tuple((hooks or {}).values()):
-        replacement = hook(tensor_of(g))
+        replacement = called("a backward pass", hook, tensor_of(g))
         if replacement is not None:
             g = _checked(hook, replacement, g)
     return g

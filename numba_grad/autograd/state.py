@@ -120,6 +120,7 @@ def set_grad(tensor: Any, value: Any) -> None:
                 "grad",
                 "assigned grad expected to be a Tensor or None but got grad of type "
                 f"{type(value).__name__}",
+                fix="x.grad = ng.tensor(value, dtype=x.dtype)",
             )
         )
     if value is tensor:

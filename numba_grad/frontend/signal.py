@@ -79,6 +79,8 @@ def convolve(
     operands = common_dtype((in1, in2))
     if axes is None:
         axes = tuple(range(len(operands[0].shape))), tuple(range(len(operands[1].shape)))
+    for name, pair in (("axes", axes), ("dot_axes", dot_axes)):
+        _check_pair(name, pair)
     x, y = (
         _in_order(node, along, over)
         for node, along, over in zip(operands, axes, dot_axes, strict=True)
@@ -190,6 +192,23 @@ def _by_transforms(x: _Operand, y: _Operand) -> "Tensor":
     products = left * right
     summed = range(len(x.free) + len(y.free), len(x.free) + len(y.free) + len(x.summed))
     return back(products.sum(tuple(summed)) if x.summed else products, sizes, axes)
+
+
+def _check_pair(name: str, pair: Pair) -> None:
+    try:
+        is_pair = len([tuple(axes) for axes in pair]) == 2
+    except TypeError:
+        is_pair = False
+    if not is_pair:
+        raise TypeError(
+            explain(
+                "convolve",
+                f"{name} names axes of both operands",
+                got={name: repr(pair)},
+                expected="two sequences of axes",
+                fix=f"{name}=([1, 2], [0, 1]), for axes 1 and 2 of in1 along axes 0 and 1 of in2",
+            )
+        )
 
 
 def _unequal(problem: str, operands: Sequence[Node]) -> ShapeError:

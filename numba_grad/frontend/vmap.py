@@ -10,7 +10,7 @@ from numba_grad.autograd.views import assign
 from numba_grad.errors import ShapeError, TracingError, explain
 from numba_grad.frontend.derived_functions import derived_from
 from numba_grad.frontend.inputs import trees
-from numba_grad.frontend.inputs.arrays import as_node, value_of, wrap
+from numba_grad.frontend.inputs.arrays import as_node, nodes_of_result, value_of, wrap
 from numba_grad.frontend.inputs.changed_arguments import change, numbers_of_changed
 from numba_grad.frontend.inputs.surroundings import drawing_nothing
 from numba_grad.frontend.inputs.tracing import (
@@ -102,7 +102,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
                 assign(stand_ins[k], before[number])
                 raise _changed_for_all(_name(structure, k), before[number])
         out_leaves, out_structure = trees.flatten(out)
-        nodes = [*[stand_ins[k]._node for k in changed], *map(as_node, out_leaves)]
+        nodes = [*[stand_ins[k]._node for k in changed], *nodes_of_result("vmap", out_leaves)]
         if raised and _is_to_be_raised(*batch([any_of(raised)], members, size)):
             return one_by_one()
         if scope.communicates:

@@ -199,7 +199,9 @@ def _transposed(own: Sequence[Tangent], node: Node, *inputs: Node, **params: Any
                 for k, t in enumerate(own)
             ]
     pairs = [(c, t) for c, t in zip(pulled, own, strict=True) if c is not None and t is not None]
-    result = adjoint_of_linear(points, pairs, lambda other: _no_tangent(node, other))
+    # Rules of ours are linear, whatever they read; one of the user's may be no derivative.
+    not_linear = (lambda: _not_linear(node)) if node.op is custom else None
+    result = adjoint_of_linear(points, pairs, lambda other: _no_tangent(node, other), not_linear)
     return result if is_several else result[0]
 
 
@@ -207,6 +209,7 @@ def adjoint_of_linear(
     points: Sequence[Node],
     ends: Sequence[tuple[Node, Node]],
     no_derivative: Callable[[Node], GradientError],
+    not_linear: Callable[[], GradientError] | None = None,
 ) -> list[Node | None]:
     """The cotangents of `points`, made by `zero_point`, of what is linear in them: of ends with a
     cotangent each.
@@ -214,12 +217,25 @@ def adjoint_of_linear(
     Raises
     ------
     GradientError
-        `no_derivative(node)`, for what has none on the way from `points` to an end.
+        `no_derivative(node)`, for what has none on the way from `points` to an end;
+        `not_linear()`, if that is given, where a cotangent is computed from a point's value.
     """
     order = _through(points, [end for end, _ in ends], no_derivative)
     flowing = [(end, g) for end, g in ends if end.requires_grad]
     found = cotangents([end for end, _ in flowing], [g for _, g in flowing], order)
-    return _anywhere([found.get(point) for point in points], points)
+    pulled = [found.get(point) for point in points]
+    if not_linear is not None and _reads(pulled, points):
+        raise not_linear()
+    return _anywhere(pulled, points)
+
+
+def _reads(roots: Sequence[Node | None], points: Sequence[Node]) -> bool:
+    """Whether `roots` are computed from the values of `points`. Operations with several results,
+    such as loops, have all of their inputs, also those that they do not need for this."""
+    first = points[0].serial
+    given = [g for g in roots if g is not None]
+    behind = toposort(given, stop=lambda x: x.serial <= first or several_results(x))
+    return not set(points).isdisjoint(behind)
 
 
 def _anywhere(found: Sequence[Node | None], points: Sequence[Node]) -> list[Node | None]:
@@ -270,6 +286,17 @@ def _through(
                 seen.add(x)
                 order.append(x)
     return in_order_of_recording([node for node in order if node.requires_grad])
+
+
+def _not_linear(operation: Node) -> GradientError:
+    return GradientError(
+        explain(
+            operation.params["context"].name,
+            "there is no tangent: it has no rule for that, and its derivative, of which one would "
+            "be made, is not linear in the cotangents that it gets",
+            fix="a rule for forward mode; or reverse mode, ng.vjp and ng.grad",
+        )
+    )
 
 
 def _no_tangent(operation: Node, node: Node) -> GradientError:

@@ -908,3 +908,37 @@ def test_keyword_only_arguments_may_keep_their_defaults():
     assert float(ng.grad(function)(2.0)) == 3.0
     with pytest.raises(TypeError, match="rules get arguments by position"):
         function(2.0, scale=1.0)
+
+
+@pytest.mark.parametrize(
+    "tangent",
+    [lambda t: t * t, np.abs, lambda t: np.where(t > 0, t, 2 * t)],
+    ids=["square", "absolute value", "choice by sign"],
+)
+def test_a_tangent_that_is_not_linear_has_no_transpose(tangent):
+    function = ng.custom_jvp(np.sin)
+    function.defjvp(lambda p, t: (np.sin(p[0]), tangent(t[0])))
+    assert float(ng.jvp(function, (1.0,), (2.0,))[1]) == tangent(np.array(2.0))
+    with pytest.raises(GradientError, match=r"(?s)not linear in the tangents.*defvjp\(fwd, bwd\)"):
+        ng.grad(function)(1.0)
+
+
+def test_what_a_linear_rule_reads_besides_is_no_matter():
+    """A loop, whose derivative has all of its inputs, and a branch by the argument."""
+    function = ng.custom_jvp(lambda x: x * x)
+
+    @function.defjvp
+    def rule(primals, tangents):
+        (x,), (t,) = primals, tangents
+        _, rows = ng.scan(lambda c, row: (c, 2 * row[0] * row[1]), 0.0, (x, t))
+        return function(x), np.where(x > 0, rows, rows)
+
+    np.testing.assert_array_equal(ng.grad(lambda x: np.sum(function(x)))(X), 2 * X)
+
+
+def test_a_reverse_rule_that_is_not_linear_has_no_tangent():
+    clipped = ng.custom_vjp(lambda x: 1.0 * x)
+    clipped.defvjp(lambda x: (1.0 * x, None), lambda _, g: (np.clip(g, -1.0, 1.0),))
+    assert float(ng.grad(lambda x: 5.0 * clipped(x))(1.0)) == 1.0
+    with pytest.raises(GradientError, match="not linear in the cotangents"):
+        ng.jvp(clipped, (1.0,), (5.0,))

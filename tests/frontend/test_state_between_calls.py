@@ -777,3 +777,15 @@ def test_what_is_changed_of_much_is_seen(made):
     python, jitted = made(), ng.jit(made())
     for x in (1.0, 2.0, 3.0, 4.0):
         np.testing.assert_allclose(jitted(x), python(x), rtol=1e-14)
+
+
+def test_an_object_of_a_class_without_a_module_is_state_as_well():
+    """What `exec` makes in a namespace without `__name__` says that it is of `builtins`."""
+    code = "class Model: pass\nmodel = Model()\nmodel.h = 0.0\n"
+    code += "def f(x):\n    model.h = model.h + x.sum()\n    return model.h"
+    names = {}
+    exec(code, names)
+    assert names["Model"].__module__ == "builtins"
+    f = ng.jit(names["f"])
+    assert [float(f(np.ones(3))) for _ in range(3)] == [3.0, 6.0, 9.0]
+    assert float(names["model"].h) == 9.0

@@ -83,7 +83,17 @@ def static_parameters(
     """Positions and names of static arguments. What is said in one way holds for the other, as
     arguments may be given by position or by name; a number below 0 stays one only where `f` takes
     any number of arguments."""
-    numbers, names = frozenset(numbers), frozenset(names)
+    try:
+        numbers, names = frozenset(numbers), frozenset(names)
+    except TypeError:
+        raise TypeError(
+            explain(
+                "jit",
+                "static arguments are named by their positions or by their names",
+                got={"static_argnums": repr(numbers), "static_argnames": repr(names)},
+                expected="static_argnums: integers; static_argnames: text",
+            )
+        ) from None
     if not numbers and not names:
         return numbers, names
     try:

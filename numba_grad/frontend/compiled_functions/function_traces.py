@@ -191,6 +191,12 @@ class FunctionTrace:
                 changed = numbers_of_changed(held, [*given, *before])
                 outputs += [held[k]._node for k in changed]
             is_done = True
+        except TypeError as error:
+            # NumPy has an error of its own in place of ours, which shows what is no size of an
+            # array: `np.zeros(n)`.
+            if trace.refused and not isinstance(error, TracingError) and "<traced>" in str(error):
+                error.add_note(trace.refused[-1])
+            raise
         finally:
             current.trace = outer
             if not is_done:

@@ -9,7 +9,7 @@ caller's graph.
 
 import functools
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -404,16 +404,7 @@ class Jitted:
             elif hasattr(type(x), "__array__"):  # pandas' and xarray's, as where nothing is jitted
                 leaves[number] = own_array(x)
             else:
-                raise TypeError(
-                    explain(
-                        f"jit of {self.__name__}",
-                        "an argument is neither an array nor a number",
-                        got={"argument": repr(x), "type": type(x).__name__},
-                        fix="ng.jit(functools.partial(f, x)), or of a function that closes over it"
-                        if type(x).__hash__ is None
-                        else "name it in static_argnums or static_argnames",
-                    )
-                )
+                raise _no_argument(f"jit of {self.__name__}", x, args, kwargs)
         tree = dynamic_args, dynamic_kwargs
         dynamic = CallArguments(args, static_numbers, static_named, tree, leaves, structure)
         static = tuple((k, static_key(args[k])) for k in sorted(static_numbers))
@@ -427,7 +418,8 @@ class Jitted:
                     f"jit of {self.__name__}",
                     "a static argument is not hashable",
                     got={"static": dynamic.static},
-                    fix="pass a tuple instead of a list, or make the argument an array",
+                    fix="a tuple in place of a list or an array; or no static argument, for what "
+                    "is computed with",
                 )
             ) from None
         return dynamic, key
@@ -550,3 +542,25 @@ def _never() -> bool:
 def _needs_graph() -> bool:
     """Whether calls evaluate the graph itself."""
     return config.engine == "reference"
+
+
+def _no_argument(
+    operation: str, x: object, args: Sequence[object], kwargs: Mapping[str, object]
+) -> TypeError:
+    """What is raised of a leaf of the arguments that no graph can have."""
+    static = [f"static_argnums={k}" for k, arg in enumerate(args) if arg is x]
+    static += [f"static_argnames={name!r}" for name, arg in kwargs.items() if arg is x]
+    if type(x).__hash__ is None:
+        fix = "ng.jit(functools.partial(f, x)), or of a function that closes over it"
+    elif static:
+        fix = f"ng.jit(f, {static[0]}), which traces the function for each value of it"
+    else:
+        fix = "an argument of its own, named in static_argnums or static_argnames"
+    return TypeError(
+        explain(
+            operation,
+            "an argument is neither an array nor a number",
+            got={"argument": repr(x), "type": type(x).__name__},
+            fix=fix,
+        )
+    )

@@ -652,7 +652,7 @@ class Rules:
         ends = [
             (t, g) for t, g in zip(pushed, given, strict=True) if t is not None and g is not None
         ]
-        pulled = adjoint_of_linear(points, ends, self._no_derivative)
+        pulled = adjoint_of_linear(points, ends, self._no_derivative, self._not_linear)
         found: list[Node | None] = [None] * len(call.leaves)
         for k, g in zip(call.variables, pulled, strict=True):
             found[k] = g
@@ -667,6 +667,17 @@ class Rules:
                 "tangents has no derivative",
                 got={"recorded by the rule": node},
                 fix=f"{name}.defvjp(fwd, bwd)",
+            )
+        )
+
+    def _not_linear(self) -> GradientError:
+        name = self.function.name
+        return GradientError(
+            explain(
+                name,
+                "the tangent that the rule returns is not linear in the tangents that it gets",
+                expected="a linear function of them: reverse mode is its transpose",
+                fix=f"t in place of t**2, abs(t) and the like; or {name}.defvjp(fwd, bwd)",
             )
         )
 

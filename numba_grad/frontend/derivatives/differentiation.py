@@ -167,13 +167,19 @@ def _positions(operation: str, argnums: Argnums, count: int) -> list[int]:
                     operation,
                     "argnums names an argument that was not passed",
                     got={"argnums": argnums, "positional arguments": count},
+                    expected=f"{-count} <= argnums < {count}" if count else "",
                     fix="pass what is differentiated by position, not by keyword",
                 )
             )
     positions = [number % count for number in numbers]
     if len(set(positions)) != len(positions):
         raise ValueError(
-            explain(operation, "argnums names an argument twice", got={"argnums": argnums})
+            explain(
+                operation,
+                "argnums names an argument twice",
+                got={"argnums": argnums},
+                expected="each position once",
+            )
         )
     return positions
 

@@ -6,7 +6,7 @@ from typing import Any
 from numba_grad.dtypes import is_floating, is_inexact
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.frontend.inputs import trees
-from numba_grad.frontend.inputs.arrays import as_node
+from numba_grad.frontend.inputs.arrays import as_node, nodes_of_result
 from numba_grad.graph.node import Node
 from numba_grad.ops.families import cast
 
@@ -31,7 +31,7 @@ def output_nodes(
     leaves, structure = trees.flatten(out)
     if out is None:
         raise TypeError(explain(operation, "the function returned None", fix="return a value"))
-    nodes = [as_node(x) for x in leaves]
+    nodes = nodes_of_result(operation, leaves)
     if is_inexact:
         for node in nodes:
             inexact(operation, node)
@@ -52,11 +52,7 @@ def scalar(operation: str, out: Any) -> Node:
                 fix="has_aux=True to return (value, anything else), or ng.jacobian(f)",
             )
         )
-    try:
-        node = as_node(leaves[0])
-    except TypeError as error:
-        error.add_note(f"what the function of {operation} returned")
-        raise
+    (node,) = nodes_of_result(operation, leaves)
     if node.shape != ():
         raise ShapeError(
             explain(

@@ -8,7 +8,7 @@ operands. So does what stands for one while a function is traced (`python_number
 import sys
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -149,6 +149,15 @@ def number_node(value: Any, dtype: np.dtype) -> Node:
     """
     node = node_of(value)
     return scalar_leaf(value, dtype) if node is None else cast(node, dtype)
+
+
+def nodes_of_result(operation: str, returned: Sequence[Any]) -> list[Node]:
+    """What a user's function has returned, as nodes; an error says that it was that."""
+    try:
+        return [as_node(x) for x in returned]
+    except (TypeError, ValueError) as error:
+        error.add_note(f"what the function of {operation} returned")
+        raise
 
 
 def as_node(value: ArrayLike, like: Node | None = None) -> Node:
@@ -517,12 +526,22 @@ def _checked_dtype(array: np.ndarray) -> np.dtype:
                 "not an array of numbers",
                 got={"dtype": array.dtype, "value": _shortened(array)},
                 expected=SUPPORTED,
-                fix="the arrays that it holds, in a tuple, list, dict or dataclass"
-                if array.dtype == object and not array.ndim
-                else "numpy.asarray(value, dtype=float), if these are numbers",
+                fix=_instead_of(array),
             )
         )
     return canonical_dtype(array.dtype)
+
+
+def _instead_of(array: np.ndarray) -> str:
+    """What to type in place of an array that holds no numbers."""
+    if array.dtype != object or array.ndim:
+        return "numpy.asarray(value, dtype=float), if these are numbers"
+    thing = array.item()
+    if thing is None:
+        return "a value in place of None, such as the result that a function forgot to return"
+    if callable(getattr(thing, "toarray", None)):
+        return "value @ x, for the product of a sparse matrix; value.toarray(), if it is small"
+    return "the arrays that it holds, in a tuple, list, dict or dataclass"
 
 
 def _aliased(array: np.ndarray, dtype: np.dtype, *, is_array: bool) -> np.ndarray:
@@ -585,7 +604,7 @@ _FIXED_ARGUMENT = (
 def _fix_under_tracing(operation: str) -> str:
     own = operation.rpartition(".")[2]
     if own in _CONVERSIONS:
-        return instead_of_conversion() or _FIXED_ARGUMENT
+        return instead_of_conversion(is_index=own == "index") or _FIXED_ARGUMENT
     if own == "bool" and (fix := instead_of_truth()):
         return fix
     return _fixes_under_tracing.get(

@@ -198,6 +198,10 @@ class Line:
         except (SyntaxError, ValueError, IndexError):
             return None  # the file has changed since it was imported
 
+    def calls_a_class(self) -> bool:
+        call = self.expression()
+        return isinstance(call, ast.Call) and isinstance(self.evaluated(call.func), type)
+
     def evaluated(self, expression: ast.expr) -> Any:
         """What a name, or a name in a module or an object, stands for; None for anything else. No
         code of the user's runs."""
@@ -238,20 +242,21 @@ def _module(frame: FrameType) -> str:
     return name if isinstance(name, str) else ""  # whoever calls exec may put anything there
 
 
-def instead_of_conversion(constant: str = "") -> str:
+def instead_of_conversion(constant: str = "", *, is_index: bool = False) -> str:
     """What to type in place of what made Python or NumPy ask a tensor for numbers, if it is known.
 
     `constant` is what to type where no gradient is wanted; what else there is holds also where a
-    function is being traced.
+    function is being traced. `is_index`: asked for an integer, as for the index of a list, or the
+    size of an array, which no other function takes either.
     """
     line = calling_line()
-    better = "" if line is None else _instead_of(line)
+    better = "" if line is None else _instead_of(line, is_index)
     is_general = better.startswith("ng.custom_op")
     in_order = [constant, better] if is_general else [better, constant]
     return "; ".join([text for text in in_order if text])
 
 
-def _instead_of(line: Line) -> str:
+def _instead_of(line: Line, is_index: bool) -> str:
     if line.is_formatting:
         return "f'{x}', which needs no number; or return x, and print what comes back"
     if line.is_store or line.is_fill:
@@ -261,14 +266,22 @@ def _instead_of(line: Line) -> str:
     expression = line.expression()
     if line.is_lookup:
         return _instead_of_lookup(line, expression)
-    return _instead_of_call(line, expression) if isinstance(expression, ast.Call) else ""
+    if not isinstance(expression, ast.Call):
+        return ""
+    if line.evaluated(expression.func) is range:
+        return (
+            "ng.fori_loop, or jit(f, control_flow=True), for the loop; static_argnums=... for the "
+            "argument of a jitted function that range is of"
+        )
+    return "" if is_index else _instead_of_call(line, expression)
 
 
 def _instead_of_library(line: Line) -> str:
     if line.is_of_optimizer:
         return (
-            "return x.detach() at the end of the function that scipy.optimize calls, which takes "
-            "arrays and numbers"
+            "return x.detach() at the end of the function that scipy.optimize calls, for a "
+            "solution that is a constant; for its gradient, ng.custom_vjp around the solver, with "
+            "the derivative of the solution"
         )
     if line.library == "scipy":
         found = imported("numba_grad.frontend.inputs.instead_of_scipy").advice(line.frame)
@@ -353,11 +366,6 @@ def _instead_of_call(line: Line, call: ast.Call) -> str:
         return _instead_of_polynomial(called, name)
     if isinstance(called, np.vectorize):
         return f"a loop over elements; or import numba_grad.numpy as np, where {name} is made"
-    if called is range:
-        return (
-            "ng.fori_loop, or jit(f, control_flow=True), for the loop; static_argnums=... for the "
-            "argument of a jitted function that range is of"
-        )
     if called is int:
         return "x.astype(int), a tensor, which may be an index"
     if called is round:

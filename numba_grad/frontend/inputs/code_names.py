@@ -7,6 +7,7 @@ contents_of(cell)    what a variable that functions share holds, or UNASSIGNED
 runs_code(value)     whether each look at an attribute of it runs code of the user's
 """
 
+import builtins
 import contextlib
 import dis
 import functools
@@ -32,6 +33,7 @@ _PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _WRITES = frozenset(
     {"append", "appendleft", "extend", "insert", "add", "update", "clear", "remove"}
 )
+_MADE_WHILE_RUNNING = 1 << 9  # Py_TPFLAGS_HEAPTYPE, of `cls.__flags__`
 UNASSIGNED = object()  # what a variable without a value holds, and a key that is not there
 
 NamedPlace = tuple[str, str, tuple[str, ...]]  # "global", "cell" or "local", name, attributes
@@ -242,6 +244,8 @@ def is_module_of_library(value: Any) -> bool:
 
 def is_class_of_library(cls: type) -> bool:
     module = sys.modules.get(str(cls.__module__))
+    if module is builtins and cls.__flags__ & _MADE_WHILE_RUNNING:
+        return False  # by `exec`, in a namespace without `__name__`
     return module is not None and is_module_of_library(module)
 
 

@@ -325,11 +325,11 @@ def _inside_of(thing: Any) -> Sequence[tuple[Any, Any]] | None:
     return [*inside]
 
 
-class _NumPysOwn:
+class _NumPysGenerator:
     """What `np.random.normal` and the like draw from, which NumPy imports when it is first used."""
 
 
-_NUMPYS_OWN = _NumPysOwn()
+_NUMPYS_OWN = _NumPysGenerator()
 
 
 def draws_numbers(thing: Any) -> bool:

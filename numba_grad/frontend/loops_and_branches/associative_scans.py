@@ -4,7 +4,7 @@ steps over whole arrays."""
 from collections.abc import Callable
 from typing import Any
 
-from numba_grad.errors import ShapeError, explain
+from numba_grad.errors import ShapeError, called, explain
 from numba_grad.frontend.functions.joining import concatenate, stack
 from numba_grad.frontend.functions.shapes import flip, moveaxis, reshape
 from numba_grad.frontend.inputs import trees
@@ -70,7 +70,7 @@ def associative_scan(
             return trees.unflatten(structure, moved)
 
         given = placed(a)
-        result, own = trees.flatten(fn(given, placed(b)))
+        result, own = trees.flatten(called("associative_scan", fn, given, placed(b)))
         if own != structure:
             raise TypeError(
                 trees.structure_mismatch("associative_scan", "the result of fn", own, structure)

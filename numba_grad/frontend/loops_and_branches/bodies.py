@@ -12,10 +12,10 @@ from typing import Any
 from numba_grad.compiler.known_bodies import known_body
 from numba_grad.compiler.partition.roles import FREE_FAMILIES
 from numba_grad.dtypes import is_inexact
-from numba_grad.errors import DeviceError, TracingError, explain
+from numba_grad.errors import DeviceError, TracingError, called, explain
 from numba_grad.fresh_thread import imported
 from numba_grad.frontend.inputs import trees
-from numba_grad.frontend.inputs.arrays import as_node, wrap
+from numba_grad.frontend.inputs.arrays import nodes_of_result, wrap
 from numba_grad.frontend.inputs.changed_arguments import numbers_of_changed
 from numba_grad.frontend.inputs.tracing import noting_raised
 from numba_grad.frontend.tensors.python_numbers import handle_like
@@ -84,9 +84,9 @@ def traced(
             noting_raised() as raised,
             undecided(arguments[: len(nodes)], nodes),
         ):
-            out = f(*trees.unflatten(structure, stand_ins))
+            out = called(operation, f, *trees.unflatten(structure, stand_ins))
             leaves, out_structure = trees.flatten(out)
-            outputs = [as_node(x) for x in leaves]
+            outputs = nodes_of_result(operation, leaves)
             changed = numbers_of_changed(stand_ins, inside)
             body.returned(outputs)
         if raised:

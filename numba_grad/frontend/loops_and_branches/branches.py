@@ -104,6 +104,16 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
                 expected="an integer, 0-d",
             )
         )
+    if callable(branches):
+        raise TypeError(
+            explain(
+                "switch",
+                "the second argument has the functions",
+                got={"branches": repr(branches)},
+                expected="a list of functions",
+                fix="ng.switch(index, [f, g], *operands)",
+            )
+        )
     if not len(branches):
         raise ValueError(explain("switch", "there is no branch", got={"branches": branches}))
     return _switch("switch", cast(node, np.dtype(np.int64)), tuple(branches), operands)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from numba_grad.errors import ShapeError, explain
+from numba_grad.errors import ShapeError, called, explain
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, is_weak, wrap
 from numba_grad.frontend.loops_and_branches.bodies import Traced, check_function, name_of
@@ -18,7 +18,7 @@ def checked_step(
     check_function(operation, f)
 
     def step(carry: Any, x: Any) -> Any:
-        out = f(carry, x)
+        out = called(operation, f, carry, x)
         if not isinstance(out, tuple | list) or len(out) != 2:
             raise TypeError(
                 explain(
@@ -55,7 +55,7 @@ def numbered(
 
     def step(numbered: tuple[Any, Any]) -> tuple[Any, Any]:
         i, val = numbered
-        new = body_fun(i, val)
+        new = called(operation, body_fun, i, val)
         returned = trees.flatten(new)[1]
         if returned != structure:
             raise TypeError(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.errors import ShapeError, TracingError, explain
+from numba_grad.errors import ShapeError, TracingError, called, explain
 from numba_grad.fresh_thread import imported
 from numba_grad.frontend.functions.joining import concatenate
 from numba_grad.frontend.inputs import trees
@@ -350,7 +350,15 @@ def map(
     name = name_of_body("map", f, progress)
     if batch_size is None:
         with drawing_nothing("map", f):
-            one = _scan("map", lambda _, x: (None, f(x)), None, rows, structure, count, name=name)
+            one = _scan(
+                "map",
+                lambda _, x: (None, called("map", f, x)),
+                None,
+                rows,
+                structure,
+                count,
+                name=name,
+            )
         return one[1]
     size = _integer("map", "batch_size", batch_size)
     if size < 1:

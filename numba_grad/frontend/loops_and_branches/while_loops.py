@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.errors import ShapeError, explain
+from numba_grad.errors import ShapeError, called, explain
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, wrap
 from numba_grad.frontend.inputs.surroundings import drawing_nothing
@@ -98,7 +98,7 @@ class WhileLoop:
         carried = [as_node(x) for x in given]
 
         def step(val: Any) -> Any:
-            return _like_before(val, self.body(val))
+            return _like_before(val, called(operation, self.body, val))
 
         step.__name__ = name_of(self.body)
         arguments = trees.flatten((trees.unflatten(structure, [0] * len(carried)),))[1]

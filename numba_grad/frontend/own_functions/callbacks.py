@@ -17,6 +17,7 @@ from numba_grad.errors import (
     explain,
 )
 from numba_grad.frontend.derivatives.custom_rules import custom_vjp
+from numba_grad.frontend.functions.creation import as_shape
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, is_scalar, wrap
 from numba_grad.frontend.loops_and_branches.bodies import name_of
@@ -32,8 +33,8 @@ class ShapeDtypeStruct:
 
     __slots__ = ("dtype", "shape")
 
-    def __init__(self, shape: Sequence[int], dtype: Any) -> None:
-        self.shape = tuple(shape)
+    def __init__(self, shape: int | Sequence[int], dtype: Any) -> None:
+        self.shape = as_shape("ShapeDtypeStruct", shape)
         self.dtype = as_dtype(dtype)
 
     def __eq__(self, other: object) -> bool:

@@ -108,6 +108,9 @@ FUNCTIONS_INSTEAD = {
     "inference_mode": "ng.no_grad()",
     "manual_seed": "key = ng.random.key(seed), and ng.random.normal(key, shape)",
     "mm": "ng.matmul(x, y)",
+    "nn": "functions of arrays and dicts of them; examples/digits.py is a network",
+    "optim": "scipy.optimize.minimize(ng.jit(ng.value_and_grad(f)), x, jac=True), or, with "
+    "ng.no_grad(), x -= rate * x.grad",
     "rand": "ng.random.uniform(key, shape), with key = ng.random.key(seed)",
     "randn": "ng.random.normal(key, shape), with key = ng.random.key(seed)",
     "unsqueeze": "ng.expand_dims(x, axis)",
@@ -156,7 +159,18 @@ def register(functions: Container[object]) -> None:
     _functions.append(functions)
 
 
+def instead_of_function(name: str) -> str:
+    """What to type in place of a function of PyTorch; nothing, if that is not known."""
+    known = FUNCTIONS_INSTEAD.get(name) or INSTEAD.get(name)
+    if known or name.startswith("__"):
+        return known or ""
+    return _function_of_that_name(name).replace("(x)", "(...)")
+
+
 def _function_of_that_name(name: str) -> str:
+    if name.endswith("_"):  # PyTorch's, in place
+        function = _function_of_that_name(name[:-1])
+        return f"x[...] = {function}" if function else ""
     theirs = getattr(np, name, None)
     if callable(theirs) and any(theirs in functions for functions in _functions):
         return f"np.{name}(x)"
@@ -171,6 +185,7 @@ _NAMES = {*INSTEAD, *np.linalg.__all__} | {
     for name, x in vars(np).items()
     if callable(x) and not isinstance(x, type) and not name.startswith("_")
 }
+_NAMES |= {f"{name}_" for name in _NAMES if isinstance(getattr(np, name, None), np.ufunc)}
 
 
 if TYPE_CHECKING:  # for type checkers, what is not there stays a mistake

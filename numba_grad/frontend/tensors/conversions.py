@@ -16,6 +16,7 @@ import numpy as np
 
 from numba_grad.dtypes import is_bfloat16
 from numba_grad.errors import GradientError, TracingError, explain
+from numba_grad.fresh_thread import imported
 from numba_grad.frontend.functions import elementwise, indexing
 from numba_grad.frontend.inputs.arrays import value_of
 from numba_grad.frontend.inputs.calling_lines import (
@@ -228,6 +229,14 @@ class Conversions:
                 "code, which needs no loops; or x.detach().numpy() for the values",
             )
         )
+
+    @property
+    def __torch_function__(self) -> Callable[..., Any]:
+        """PyTorch asks for it when a function of its own is called with a tensor."""
+        line = calling_line()
+        if line is not None and line.calls_a_class():
+            raise AttributeError("__torch_function__")  # torch.Tensor(x) copies elements
+        return imported("numba_grad.frontend.tensors.torch_functions").by_torch
 
     def __repr__(self) -> str:
         node = self._node

@@ -1,0 +1,1 @@
+"""The functions of `numba_grad.special`, by what they compute."""
