@@ -13,7 +13,8 @@ Tests by hypothesis run with a quarter of their examples, and with all of them w
 run; with `-m thorough`, which leaves out what every run has, they run as well.
 
 CI has no time for all of this. With `--share 4` there is every fourth one only of the thorough
-cases of tests that have many; tests by hypothesis that every run has are not run again; and
+cases of tests that have many, and others with `--turn 1`, so that four turns have all of them;
+tests by hypothesis that every run has are not run again; and
 
     @pytest.mark.thorough(rare=True)       is left out: what takes many seconds, and finds least
 """
@@ -76,6 +77,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help=f"of tests with {MANY_CASES} thorough cases and more, each N-th of these; none rare",
     )
+    parser.addoption(
+        "--turn",
+        type=int,
+        default=0,
+        metavar="K",
+        help="which of these: from the K-th on, modulo N",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -123,7 +131,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.own_markers = [mark for mark in item.own_markers if mark.name != "thorough"]
     options = config.option
     if options.share > 1:
-        _leave_out(config, items, _beyond_share(items, options.share))
+        _leave_out(config, items, _beyond_share(items, options.share, options.turn))
     elif "thorough" in options.markexpr:
         for item in items:
             if isinstance(item, pytest.Function) and hypothesis.is_hypothesis_test(item.obj):
@@ -146,8 +154,9 @@ def _leave_out(
         items[:] = [item for item in items if item in chosen]
 
 
-def _beyond_share(items: list[pytest.Item], share: int) -> list[pytest.Item]:
-    """Of each test with many thorough cases all but each `share`-th, and what is rare."""
+def _beyond_share(items: list[pytest.Item], share: int, turn: int) -> list[pytest.Item]:
+    """Of each test with many thorough cases all but each `share`-th, and what is rare. One at least
+    of each test is left."""
     rare = []
     families = defaultdict[tuple[Path, str], list[pytest.Item]](list)
     for item in items:
@@ -158,7 +167,12 @@ def _beyond_share(items: list[pytest.Item], share: int) -> list[pytest.Item]:
         else:
             families[item.path, item.name.partition("[")[0]].append(item)
     many = [cases for cases in families.values() if len(cases) >= MANY_CASES]
-    return rare + [case for cases in many for k, case in enumerate(cases) if k % share]
+    return rare + [
+        case
+        for cases in many
+        for k, case in enumerate(cases)
+        if (k - turn) % min(share, len(cases))
+    ]
 
 
 def _is_in_every_run(item: pytest.Item, numbers: Iterator[int]) -> bool:

@@ -249,7 +249,7 @@ ARRAYS = [
     ("x[5]", IndexError, "out of bounds", "size 3"),
     ("[1, 2][x[0]]", TypeError, "0-d integer tensor", "x.astype(int)"),
     ("if x > 0: pass", ValueError, "ambiguous", "x.any() or x.all()"),
-    ("y = ng.zeros(3)\ny[0] = 1j", DTypeError, "imaginary parts", "v.real"),
+    ("y = ng.zeros(3)\ny[0] = 1j", DTypeError, "imaginary parts", "values.real"),
     ("y = ng.zeros(3)\ny += 1j", DTypeError, "astype('complex128')"),
     ("ng.zeros(2, 3)", DTypeError, "not a dtype", "ng.zeros((2, 3))"),
     ("ng.zeros(3, dtype='float46')", DTypeError, "'float46'", "float64"),

@@ -63,6 +63,10 @@ COLLECTED = [
         ["tests", "-m", "thorough", "--share", "20"],
         [*KINDS[::2], *NUMBERS[1:3], *NUMBERS[4:], *SOME[::2], *MANY[::20], RARE[0]],
     ),
+    (
+        ["tests", "-m", "thorough", "--share", "100", "--turn", "43"],
+        [*KINDS[::2], *NUMBERS[1:3], *NUMBERS[4:], *SOME[::2], MANY[3], RARE[0]],
+    ),
     (["tests", "-k", "kinds and 64"], [KINDS[0], KINDS[2]]),
     ([FILE], EVERYTHING),
     ([f"{FILE}::{KINDS[0]}"], KINDS[:1]),

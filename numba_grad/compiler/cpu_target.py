@@ -12,13 +12,13 @@ from numba_grad.compiler.library_kernels.calls import grain_for
 from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
 from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
 from numba_grad.compiler.passes.half_products import half_products
-from numba_grad.compiler.passes.of_every_target import PASSES
+from numba_grad.compiler.passes.of_every_target import PASSES, PRODUCTS
 from numba_grad.compiler.steps import library_steps
 from numba_grad.compiler.steps.cpu_row_chains import CHAINING
 from numba_grad.compiler.steps.cpu_steps import kernel_step
 from numba_grad.compiler.steps.row_chains import with_row_chains
 from numba_grad.compiler.steps.schedule import ScheduledStep
-from numba_grad.compiler.target import Target
+from numba_grad.compiler.target import GraphPass, Target
 from numba_grad.runtime import buffers
 from numba_grad.runtime.plan import Tasks
 
@@ -90,7 +90,7 @@ def _built(sources: Sequence[str]) -> list[build.LoadedKernel]:
 TARGET = Target(
     name="cpu",
     # First, so that equal casts become one. cuBLAS has such products.
-    passes=(("half products", half_products), *PASSES),
+    passes=(GraphPass("half products", half_products, PRODUCTS), *PASSES),
     costs=COSTS,
     reduction_blocks=reduction_blocks,
     kernel_step=kernel_step,

@@ -235,7 +235,7 @@ def _has_few_elements(graph: FlatGraph) -> bool:
     elements += sum(
         [
             nodes[k].type.size * _summed(graph, k)
-            for k in _combining(graph)
+            for k in graph.combining()
             if nodes[k].op.family == "contraction"
         ]
     )
@@ -282,13 +282,8 @@ def _has_large(graph: FlatGraph, sizes: list[int], most_elements: int) -> bool:
         if nodes[k].op.family == "contraction"
         # One after the other: in blocks, as by fusion, the error is smaller.
         else _added(graph, k) > MOST_ELEMENTS
-        for k in _combining(graph)
+        for k in graph.combining()
     )
-
-
-def _combining(graph: FlatGraph) -> list[int]:
-    """The positions of contractions and reductions: few, in a graph that may be long."""
-    return np.flatnonzero(graph.facts("combines")).tolist()
 
 
 def _added(graph: FlatGraph, k: int) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from numba_grad.compiler.fusion.fuse import LibraryOperation, fuse
 from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.iteration_spaces import (
+    COMPUTING,
     FEWEST_COPIES,
     Unrolling,
     are_unrolled_alike,
@@ -27,9 +28,10 @@ from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS
 from numba_grad.compiler.loop_nests.value_numbering import LongNest
 from numba_grad.compiler.partition.roles import is_library
 from numba_grad.compiler.passes.added_products import added_products
+from numba_grad.compiler.passes.of_every_target import PRODUCTS
 from numba_grad.compiler.segment_memory import Output, Place, SegmentMemory, Small, Temporary
 from numba_grad.compiler.steps.schedule import ScheduledStep
-from numba_grad.compiler.target import Target
+from numba_grad.compiler.target import GraphPass, Target
 from numba_grad.compiler.words import Pointer
 from numba_grad.config import config
 from numba_grad.graph.check import check
@@ -70,13 +72,16 @@ def compile_segment(
     summed : those of them to which products may be added there
     """
     outputs = list(results)
+    present = {node.op.name for node in toposort(outputs)}
     passes = [*target.passes]
     if target.adds_products:
-        passes.append(("added products", partial(added_products, writable=summed)))
-    for name, transform in passes:
-        outputs = transform(outputs)
+        added = partial(added_products, writable=summed)
+        passes.append(GraphPass("added products", added, PRODUCTS))
+    for each in passes:
+        if each.operations is None or not each.operations.isdisjoint(present):
+            outputs = each.rewritten(outputs)
         if config.check_passes:
-            check(name, results, outputs)
+            check(each.name, results, outputs)
     outputs = _with_copies(outputs, places, has_own_memory)
     order = toposort(outputs)
     computing = [node for node in order if node.op.family in COMPUTING]
@@ -160,7 +165,6 @@ def _with_short_nests(
     return first
 
 
-COMPUTING = ("elementwise", "reduction")
 # Lines of a kernel without loops, at most, but for those of its arguments, which are as many as
 # values come from outside: to compile each takes 0.15 ms. Where one is longer,
 # small arrays are not written out, if that does not take more steps, which sums of few numbers

@@ -11,7 +11,16 @@ from numba_grad.compiler.loop_nests.point_loops import KernelOfLoop, PointLoop
 from numba_grad.graph.node import Node
 from numba_grad.immutable import immutable
 
-Pass = Callable[[list[Node]], list[Node]]
+
+@immutable
+class GraphPass:
+    """An exact rewriting of the graph of a segment."""
+
+    name: str
+    rewritten: Callable[[list[Node]], list[Node]]
+    # Operations of which a graph has one if the pass changes it: each looks for another few, and
+    # to go through the graph for each takes as long as to simplify it. None: of any.
+    operations: frozenset[str] | None = None
 
 
 class HostCopy(enum.IntFlag):
@@ -47,7 +56,7 @@ class Target:
     """How loop nests and library calls become steps of a plan, and steps become code."""
 
     name: str  # "cpu", "cuda sm_90": part of the key of whatever is compiled
-    passes: tuple[tuple[str, Pass], ...]  # over the graph of a segment, in order
+    passes: tuple[GraphPass, ...]  # over the graph of a segment, in order
     costs: Costs  # by which it is decided what is stored
     # (kept results, elements that each sums up, extent of the outermost of these loops, whether
     # the innermost loop runs over results) -> parts that a reduction is cut into: a function of

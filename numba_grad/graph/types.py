@@ -194,7 +194,8 @@ def normalize_axes(operation: str, axis: object, rank: int) -> tuple[int, ...]:
 
 
 def is_axis_of_number(axis: object, rank: int) -> bool:
-    """Whether NumPy's reductions take `axis` of an array without dimensions: 0, or -1."""
+    """Whether this is what NumPy's reductions, `cumsum`, `take` and others take for the axis of an
+    array without dimensions: 0, or -1."""
     return rank == 0 and isinstance(axis, int | np.integer) and axis in (0, -1)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.dtypes import is_inexact
 from numba_grad.graph.node import (
     ARGUMENT,
     SERIALS_A_NODE,
@@ -18,6 +19,7 @@ from numba_grad.graph.node import (
     record,
     recording,
 )
+from numba_grad.graph.types import TupleType
 from numba_grad.immutable import NamedTuple
 
 if TYPE_CHECKING:
@@ -334,11 +336,15 @@ def substitute(
 
 
 def lets_gradients_through(node: Node) -> bool:
-    """Whether gradients flow on to what it is made of: not if it was recorded within `no_grad`.
+    """Whether gradients flow on to what it is made of, as they would if it were recorded anew: not
+    if it was recorded within `no_grad`, nor if that is what it does.
 
-    Who looks through a node, for what is recorded anew of its inputs, has to ask.
+    Who looks through a node, for what is recorded anew of its inputs, has to ask. Whole numbers and
+    truth values, as those of a comparison, have no gradient wherever they are recorded.
     """
-    return node.requires_grad or not any(x.requires_grad for x in node.inputs)
+    if node.requires_grad or not any(x.requires_grad for x in node.inputs):
+        return True
+    return not isinstance(node.type, TupleType) and not is_inexact(node.dtype)
 
 
 def rebuilt(node: Node, inputs: tuple[Node, ...], replacement: dict[Node, Node]) -> Node:

@@ -26,7 +26,7 @@ from numba_grad.ops.elementwise import (
     where,
     zero_where,
 )
-from numba_grad.ops.families import INEXACT, NUMERIC, elementwise, literal
+from numba_grad.ops.families import FLOATING, INEXACT, NUMERIC, elementwise, literal
 from numba_grad.ops.logic import (
     equal,
     greater,
@@ -92,6 +92,40 @@ sqrt = elementwise(
     cost=6,
     saves=("out",),
 )
+
+
+# Exponents beyond this one are left to pow. Each derivative has one less than what it is taken of.
+MOST_WITH_ROOT = 8
+
+
+def _half_integer_power_expression(*, exponent: float) -> str:
+    """Products and a root. Of -0.0 and of minus infinity the power is that of the magnitude."""
+    if abs(exponent) > MOST_WITH_ROOT:
+        return f"power({{x}}, cast({exponent}, {{dtype}}))"
+    base = "select(isinf({x}) | ({x} == 0), absolute({x}), {x})"
+    text = " * ".join([*[base] * int(abs(exponent)), f"sqrt({base})"])
+    return f"reciprocal({text})" if exponent < 0 else text
+
+
+def half_integer_power(x: Node, exponent: float) -> Node:
+    """`x` to a multiple of one half that is no integer."""
+    if exponent == 0.5:
+        return sqrt(x)
+    return _half_integer_power(x, exponent=exponent)
+
+
+_half_integer_power = elementwise(
+    "half_integer_power",
+    expression=_half_integer_power_expression,
+    reference=lambda x, *, exponent: np.power(x, x.dtype.type(exponent)),
+    vjp=(lambda g, out, x, *, exponent: g * scaled(half_integer_power(x, exponent - 1), exponent),),
+    dtypes=FLOATING,
+    samples=((0.5, 3),),
+    cost=12,
+    input_names=("x",),
+    params_samples=tuple({"exponent": k / 2} for k in (3, -1, -3, 5, -7, 17)),
+)
+
 
 cbrt = elementwise(
     "cbrt",

@@ -178,6 +178,8 @@ def _node_entry(node: Node, value_of: ValueOf | None) -> Any:
         return node
     if node.dtype.kind != "b":
         raise IndexError(_not_an_index(node.type))
+    if not node.type.size:  # known without its value
+        return np.zeros(node.shape, bool)
     if value_of is None:
         raise TracingError(
             explain(

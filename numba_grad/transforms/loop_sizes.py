@@ -1,4 +1,9 @@
-"""From which sizes on a loop is an operation, rather than its steps."""
+"""From which sizes on a loop is an operation, rather than its steps, and from which on an array is
+looked at as one."""
+
+from collections.abc import Iterable
+
+from numba_grad.graph.node import OPS, Node
 
 # Of a loop in a compiled function: fewer are better written out,
 FEWEST_STEPS = 12
@@ -18,3 +23,11 @@ LONG_STEP = 24
 # One after the other, in a function. So where a loop stays as it is, and its derivative comes with
 # it, a part of either is no loop.
 MOST_LOOPS = 3
+
+_CONCATENATE = OPS["concatenate"]
+
+
+def puts_arrays_together(nodes: Iterable[Node]) -> bool:
+    """Whether one of these concatenates to more elements than that. Most programs have none, and
+    import none of the rules about such arrays."""
+    return any(x.op is _CONCATENATE and x.type.size > LARGEST_VALUE for x in nodes)

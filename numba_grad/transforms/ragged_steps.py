@@ -38,6 +38,7 @@ _ADD, _SUBTRACT, _SUM, _SLICE = OPS["add"], OPS["subtract"], OPS["sum"], OPS["sl
 _RESHAPE, _STRETCH, _TRANSPOSE = OPS["reshape"], OPS["broadcast_to"], OPS["transpose"]
 _GATHER, _SCATTER_ADD, _LITERAL = OPS["gather"], OPS["scatter_add"], OPS["literal"]
 _MOST_NODES = 256  # of a step
+_LOOKS_AT_A_NODE = 2  # of a graph, at most, to compare steps: one where they are found at once
 _MOST_ELEMENTS = 1 << 24  # of all rows
 # Params that say how long rows are and where they begin, and what a number is.
 _OF_STEPS = frozenset({"starts", "sizes", "shape", "bytes"})
@@ -55,6 +56,10 @@ class _Different(Exception):
     """The steps are not alike, or do what is not known here."""
 
 
+class _TooLong(Exception):
+    """To go on looking would take longer than all else that is done about a graph."""
+
+
 def joined_ragged_steps(
     order: Sequence[Node], fixed: Collection[Node], read_at_calls: "ReadAtCalls | None"
 ) -> Rerolled | None:
@@ -63,12 +68,16 @@ def joined_ragged_steps(
 
     `fixed`: those that somebody else knows, which stay.
     """
+    comparison = _Comparison(_LOOKS_AT_A_NODE * len(order))
     for chain in _chains(order, fixed):
         try:
             with recording(True):
-                return _JoinedSteps(chain, fixed, read_at_calls).joined(order[-1].serial)
+                steps = _JoinedSteps(chain, fixed, read_at_calls, comparison)
+                return steps.joined(order[-1].serial)
         except _Different:
             continue
+        except _TooLong:
+            break
     return None
 
 
@@ -107,21 +116,22 @@ class _JoinedSteps:
     """
 
     def __init__(
-        self, chain: _Chain, fixed: Collection[Node], read_at_calls: "ReadAtCalls | None"
+        self,
+        chain: _Chain,
+        fixed: Collection[Node],
+        read_at_calls: "ReadAtCalls | None",
+        comparison: "_Comparison",
     ) -> None:
         self.chain = chain
         self.read_at_calls = read_at_calls
         self.root = chain.terms[len(chain.terms) // 2]
-        found = [None if x is self.root else _places(self.root, x) for x in chain.terms]
-        alike = [x for x in found if x is not None]
-        if len(alike) < FEWEST_STEPS or any(x.keys() != alike[0].keys() for x in alike):
-            raise _Different
-        own = {x: x for x in alike[0]}
-        joined = [own if x is self.root else y for x, y in zip(chain.terms, found, strict=True)]
+        joined = self._compared(comparison)
         self.is_joined = [x is not None for x in joined]
-        self.columns = {x: [places[x] for places in joined if places is not None] for x in own}
-        order = toposort([self.root], stop=lambda x: x not in own)
-        self.order = [x for x in order if x in own]
+        of_root = joined[chain.terms.index(self.root)]
+        assert of_root is not None
+        self.columns = {x: [places[x] for places in joined if places is not None] for x in of_root}
+        order = toposort([self.root], stop=lambda x: x not in of_root)
+        self.order = [x for x in order if x in of_root]
         inner = {x for column in self.columns.values() for x in column}
         if not inner.isdisjoint(fixed):
             raise _Different
@@ -136,6 +146,27 @@ class _JoinedSteps:
         self.steps: dict[Node, Node] = {}  # with a first axis of steps
         self.rows: dict[Node, Node] = {}  # with one of rows
         self.same: set[Node] = set()  # in all steps
+
+    def _compared(self, comparison: "_Comparison") -> list[dict[Node, Node] | None]:
+        """For each term what is at the place of each node of the root; None if it stays a term."""
+        found: list[dict[Node, Node] | None] = []
+        first: dict[Node, Node] | None = None
+        terms = self.chain.terms
+        others = 0
+        for term in terms:
+            places = None if term is self.root else comparison.places(self.root, term)
+            found.append(places)
+            if places is not None:
+                first = places if first is None else first
+                if places.keys() != first.keys():
+                    raise _Different
+            elif term is not self.root:
+                others += 1
+                if len(terms) - 1 - others < FEWEST_STEPS:
+                    raise _Different
+        assert first is not None
+        own = {x: x for x in first}
+        return [own if x is self.root else y for x, y in zip(terms, found, strict=True)]
 
     # Lengths
 
@@ -438,26 +469,39 @@ def _gathered(x: Node, axes: Sequence[int], indices: Sequence[np.ndarray]) -> No
     return _GATHER(first, *map(leaf, indices), checked=False)
 
 
-def _places(root: Node, other: Node) -> dict[Node, Node] | None:
-    """What is at the place of each node of a step in another one; None if they are not alike. What
-    is the same in both is in no place."""
-    found: dict[Node, Node] = {}
-    stack = [(root, other)]
-    while stack:
-        x, y = stack.pop()
-        if x is y:
+class _Comparison:
+    """Compares steps, node by node: so many in all.
+
+    Steps that have their nodes to themselves are no more than the graph. Where each is made of what
+    those before have left, as the columns of a Cholesky factor, each is a history of its own.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    def places(self, root: Node, other: Node) -> dict[Node, Node] | None:
+        """What is at the place of each node of a step in another one; None if they are not alike.
+        What is the same in both is in no place."""
+        found: dict[Node, Node] = {}
+        stack = [(root, other)]
+        while stack:
+            x, y = stack.pop()
+            if x is y:
+                if x in found:
+                    return None
+                continue
             if x in found:
+                if found[x] is not y:
+                    return None
+                continue
+            if self.left == 0:
+                raise _TooLong
+            self.left -= 1
+            if len(found) == _MOST_NODES or not _are_alike(x, y):
                 return None
-            continue
-        if x in found:
-            if found[x] is not y:
-                return None
-            continue
-        if len(found) == _MOST_NODES or not _are_alike(x, y):
-            return None
-        found[x] = y
-        stack += zip(x.inputs, y.inputs, strict=True)
-    return found
+            found[x] = y
+            stack += zip(x.inputs, y.inputs, strict=True)
+        return found
 
 
 def _are_alike(x: Node, y: Node) -> bool:

@@ -98,11 +98,12 @@ def _axes_of_rows(order: Sequence[Node]) -> dict[Node, int]:
 def _writes_part_or_again(node: Node) -> bool:
     """Whether it is to some of a row, or to what the assignment before was to: `y[k] += b * x`."""
     x, v = node.inputs
+    pairs = list(zip(v.shape, x.shape, strict=True))
+    if not any(size == 1 < whole for size, whole in pairs) or not all(v.shape):
+        return False  # no row
     if x.op is _UPDATE and x.inputs and x.inputs[1].type is v.type and x.params == node.params:
         return True
-    pairs = list(zip(v.shape, x.shape, strict=True))
-    has_one_index = any(size == 1 < whole for size, whole in pairs)
-    return has_one_index and all(v.shape) and sum(size != whole for size, whole in pairs) > 1
+    return sum(size != whole for size, whole in pairs) > 1
 
 
 def _row(x: Node, sizes: Shape, params: dict[str, Shape], axis: int) -> int | None:

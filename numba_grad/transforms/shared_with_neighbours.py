@@ -35,6 +35,7 @@ _REARRANGED = (_SLICE, _IDENTITY, OPS["reshape"])  # a row that is joined to oth
 _SAME, _ALIKE, _OPPOSITE = 1, 2, -1  # alike: but for the sign of a zero, as opposites are
 _MOST_COMPARED = 3  # values that look alike: of four sides, the three before one
 _MOST_LOOKS = 200  # at pairs of nodes, to compare two values
+_MOST_IN_VAIN = 200  # values that are none of a neighbour, until one is: steps of a loop are alike
 # For a rim: of operations and their operands, as there are serial numbers for what is recorded.
 _MOST_RECORDED = 12
 
@@ -53,8 +54,6 @@ def with_shared_with_neighbours(order: Sequence[Node], fixed: Collection[Node]) 
     any more. `fixed` are known to others; for the rest as `with_replaced` says."""
     # Most programs have no two products of arrays of some size, and are not looked at.
     if sum([x.op in _PRODUCTS and _is_of_arrays(x) for x in order]) < 2:
-        return False
-    if not any(x.op is _CONCATENATE and x.type.size > LARGEST_VALUE for x in order):
         return False
     looks = _looks_of(order)
     alike = _alike(order, fixed, looks)
@@ -142,18 +141,20 @@ def _alike(order: Sequence[Node], fixed: Collection[Node], looks: dict[Node, int
     alike: _Groups = defaultdict(list)
     with_products: set[Node] = set()
     for node in order:
-        if node.op.family != "elementwise" or not is_floating(node.dtype):
+        if node.op.family != "elementwise":
             continue
         inputs = node.inputs
         is_product = node.op in _PRODUCTS and _is_of_arrays(node)
-        if is_product and looks[inputs[0]] != looks[inputs[1]]:
+        is_product = is_product and looks[inputs[0]] != looks[inputs[1]]
+        if (is_product or not with_products.isdisjoint(inputs)) and is_floating(node.dtype):
             with_products.add(node)
-        elif with_products.isdisjoint(inputs):
-            continue
-        with_products.add(node)
-        if node not in fixed and all(are_free([node])):
             alike[looks[node], node.type].append(node)
-    return {key: nodes for key, nodes in alike.items() if len(nodes) > 1}
+    found: _Groups = {}
+    for key, nodes in alike.items():
+        if len(nodes) > 1:
+            free = [x for x, is_free in zip(nodes, are_free(nodes), strict=True) if is_free]
+            found[key] = [x for x in free if x not in fixed]
+    return {key: nodes for key, nodes in found.items() if len(nodes) > 1}
 
 
 def _found(
@@ -169,10 +170,14 @@ def _found(
     shared: dict[Node, _Shared] = {}
     sources: set[Node] = set()
     needed = {x for x in order if x in fixed}
+    in_vain = 0
     for node in reversed(order):
         if node not in needed:
             continue
         others = before.get(node, ()) if node not in sources else ()
+        in_vain += bool(others)
+        if in_vain > _MOST_IN_VAIN and not shared:
+            break
         found = next((y for y in (regions.shared(node, x) for x in others) if y), None)
         if found is None:
             needed.update(node.inputs)
@@ -256,8 +261,8 @@ class _Regions:
             stack = [(x, tuple([n // 2 for n in node.shape])) for x in node.inputs]
             while stack:
                 x, at = stack.pop()
-                if x.shape != node.shape and min(x.shape, default=1) <= 1:
-                    continue  # the same for several
+                if x.shape != node.shape:
+                    continue  # stretched: the same for several
                 x, at, _ = self.source(x, at, ones)
                 if self.is_own(x):
                     stack += [(y, at) for y in x.inputs]

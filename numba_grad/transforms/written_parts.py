@@ -61,8 +61,14 @@ def parts_written_in(
     assignments = [
         x
         for x in order
-        if x.op is _UPDATE
-        or (x.op is _SCATTER and _places_of_indices(x, read_at_calls) is not None)
+        if (x.op is _UPDATE or x.op is _SCATTER) and 0 < x.inputs[1].type.size <= LARGEST_VALUE
+    ]
+    if len(assignments) < FEWEST_STEPS:
+        return {}
+    assignments = [
+        x
+        for x in assignments
+        if x.op is _UPDATE or _places_of_indices(x, read_at_calls) is not None
     ]
     if len(assignments) < FEWEST_STEPS:
         return {}
@@ -73,8 +79,7 @@ def parts_written_in(
     for node, addition in added.items():
         array, inside = node.inputs[0], () if addition is None else addition.inside
         is_held = node in fixed or not all(are_free([node, *inside]))
-        is_fit = 0 < node.inputs[1].type.size <= LARGEST_VALUE and node.type.device == CPU
-        if is_held or not is_fit or any(readers[x] > 1 for x in inside):
+        if is_held or node.type.device != CPU or any(readers[x] > 1 for x in inside):
             continue
         is_before = array in chains and (added[array] is None) == (addition is None)
         is_looked_at = readers[array] > 1 + bool(inside)

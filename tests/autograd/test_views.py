@@ -146,6 +146,23 @@ def test_views_are_those_of_numpy(program):
 
 
 @pytest.mark.parametrize(
+    "program",
+    [
+        "b = np.ascontiguousarray(a.T); b[0] = 7",
+        "b = np.ascontiguousarray(a[:, 1:]); a[0] = 7",
+        "b = np.ascontiguousarray(a[1:]); b[0] = 7",
+        "b = np.ascontiguousarray(a); b[0] = 7",
+    ],
+)
+def test_what_is_not_contiguous_is_copied(program):
+    numbers = np.arange(1.0, 13).reshape(3, 4)
+    expected = results_of(program, np, a=numbers.copy())
+    own = results_of(program, ng.numpy, a=ng.tensor(numbers))
+    for name in ("a", "b"):
+        np.testing.assert_array_equal(own[name], expected[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
     "program", ["d = np.diagonal(a); d[0] = 1", "b = np.broadcast_to(a, (2, 3, 4)); b[0] += 1"]
 )
 def test_what_numpy_makes_read_only_is_so(program):

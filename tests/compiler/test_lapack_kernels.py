@@ -1,5 +1,6 @@
 """The kernels around LAPACK, in every dtype, against what defines their results."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -197,6 +198,19 @@ def test_determinants_of_which_a_part_would_overflow() -> None:
     np.testing.assert_allclose(np.diag(derivative)[:-1], 0, atol=1e-6)
     a = np.diag(np.full(8, 1e200))
     assert run(kernels.det_call(a.dtype, 8, 1), [a], (), a.dtype) == np.inf
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(float), np.dtype(complex)])
+@pytest.mark.parametrize(
+    ("sizes", "size"),
+    [((1e200, 1e200, 1e-300), 1e100), ((0, 1e200, 1e200), 0), ((1e-200, 1e-200, 1e300), 1e-100)],
+)
+def test_small_determinants_do_not_overflow_on_the_way(
+    sizes: tuple[float, float, float], size: float, dtype: np.dtype
+) -> None:
+    a = np.stack([np.diag(order) for order in itertools.permutations(sizes)]).astype(dtype)
+    value = run(kernels.det_call(dtype, 3, 6), [a], (6,), dtype)
+    np.testing.assert_allclose(value, size, rtol=1e-14)
 
 
 def test_a_stack_is_cut_into_tasks_for_any_number_of_threads() -> None:

@@ -51,7 +51,10 @@ def test_dtypes(dtype):
     x = np.random.default_rng(2).integers(0, 2, size=(50, 6)).astype(dtype)
 
     def rotated(x):
-        return np.stack([x[:, (k + 1) % 6] * x[:, k] for k in range(6)], axis=1)
+        y = x * np.roll(x, -1, axis=1)
+        for _ in range(7):
+            y = y * x
+        return y * x[:, :1]
 
     assert is_transposed(rotated, x)
     result = ng.jit(rotated)(x)
@@ -118,6 +121,12 @@ def test_large_results_go_past_the_caches(dtype, monkeypatch):
 def test_short_rows_are_left_to_llvm():
     x = np.ones((1000, 3))
     assert not is_transposed(lambda x: x / np.sqrt((x * x).sum(axis=1, keepdims=True)), x)
+
+
+def test_rows_of_little_arithmetic_are_left_to_llvm():
+    x = np.ones((1000, 9))
+    for f in (lambda x: np.sum(x * x, axis=1), lambda x: x * x[:, :1], lambda x: np.max(x, axis=1)):
+        assert not is_transposed(f, x)
 
 
 def test_bytes_count_the_components_that_are_used():

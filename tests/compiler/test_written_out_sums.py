@@ -120,6 +120,40 @@ def test_an_outer_product_of_stacks_is_no_call():
     assert len(ng.jit(lambda x: x @ x.mT + 1).lower(x).kernels) == 1
 
 
+def strains(x, y):
+    f = (x[:, 1:] - x[:, :1]).mT @ y
+    return np.sum((f.mT @ f - np.eye(2)) ** 2)
+
+
+def turned_by_einsum(x, y):
+    return np.sum(np.einsum("nij,njk,nlk->il", x, y, y))
+
+
+@pytest.mark.parametrize("f", [strains, turned_by_einsum])
+def test_products_of_stacks_of_tiny_matrices_are_no_calls(f):
+    x, y = random.normal(size=(70, 3, 2)), random.normal(size=(70, 2, 2))
+    slopes = ng.value_and_grad(f, argnums=(0, 1))
+    assert not calls_of_products(ng.jit(slopes), x, y)
+    with ng.configure(engine="reference"):
+        expected = [np.asarray(z) for z in (f(x, y), *slopes(x, y)[1])]
+    value, of_both = ng.jit(slopes)(x, y)
+    for got, wanted in zip((value, *of_both), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-11, atol=1e-12)
+
+
+def test_stacks_of_which_the_terms_would_be_too_much_text_are_multiplied_by_calls():
+    x, y = random.normal(size=(2, 70, 3, 3))
+
+    def layers(x, y):
+        for _ in range(4):
+            x = np.tanh(x @ y)
+        return np.sum(x)
+
+    assert calls_of_products(ng.jit(ng.grad(layers)), x, y)
+    x, y = random.normal(size=(2, 70, 4, 4))
+    assert calls_of_products(ng.jit(lambda x, y: x @ y + 1), x, y)
+
+
 def test_where_one_product_is_a_call_tiny_ones_are():
     x = random.normal(size=(2, 2))
     kernels = ng.jit(lambda x: (x @ x + 1) @ x[0] + 1).lower(x).kernels
@@ -245,6 +279,25 @@ def test_products_of_points_are_no_calls(f, dtype, shapes):
     for got, slope in zip(of_both, expected_of_both, strict=True):
         slope = np.asarray(slope)
         np.testing.assert_allclose(got, slope, rtol=rtol, atol=rtol * np.abs(slope).max())
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.sum(np.exp(-np.sum(x * x, axis=1)) @ (x - x[0])),
+        lambda x: np.sum(np.sin(x.T @ np.cos(x[:, 0]))),
+        lambda x: np.sum(np.exp(np.cos(x).T @ x)),
+    ],
+)
+@pytest.mark.parametrize("columns", [2, 3])
+def test_sums_over_points_are_no_calls(f, columns):
+    x = random.normal(size=(80, columns)) / 9
+    value = ng.jit(f)
+    assert not calls_of_products(value, x)
+    np.testing.assert_allclose(value(x), f(x), rtol=1e-12)
+    with ng.configure(engine="reference"):
+        slopes = np.asarray(ng.grad(f)(x))
+    np.testing.assert_allclose(ng.jit(ng.grad(f))(x), slopes, rtol=1e-10, atol=1e-12)
 
 
 def test_products_of_points_that_are_added_to_another_product_are_calls():

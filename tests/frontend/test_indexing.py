@@ -213,6 +213,8 @@ def test_masks_without_elements_choose_nothing(shape):
     assert x[mask].shape == x[ng.tensor(mask)].shape == a[mask].shape
     x[mask] = 7.0
     np.testing.assert_array_equal(x, a)
+    assert ng.jit(lambda x, mask: x[mask])(x, mask).shape == a[mask].shape
+    assert [k.shape for k in ng.jit(np.nonzero)(mask)] == [(0,)] * mask.ndim
     for wrong in ((0, 2), (2, 3, 0), (1, 0)):
         with pytest.raises(IndexError):
             x[np.zeros(wrong, bool)]
@@ -280,6 +282,7 @@ CALLS = [
     (lambda m, x: m.select([x > 1, x[0] > 0], [1, 2]), M),
     (lambda m, x: m.select([x > 1], [np.float32(1)], 2.0), np.float32(M)),
     (lambda m, x: m.piecewise(x, [x < 0, x >= 0], [-1, 1]), M),
+    (lambda m, x: m.piecewise(x, [x < 0, x >= 0], [-1, 1]), M[:0]),
     (lambda m, x: m.piecewise(x, [x < 0, x > 1], [lambda a: -a, lambda a: a + a.sum(), 3]), M),
     (lambda m, x: m.piecewise(x, x < 0, [lambda a, p: p * a], 2.0), V),
     (lambda m, x: m.piecewise(x, [x < 0], [lambda a, p=0: a + p, 0.5], p=3), np.float64(-2)),
@@ -510,6 +513,7 @@ def test_positions_that_are_not_known_yet_are_checked_when_computed():
         (lambda x: ng.copyto(x, 1j), TypeError, "copyto: cannot cast complex128 to float64"),
         (lambda x: ng.copyto(x, 1, where=M), TypeError, "where is not a mask"),
         (lambda x: ng.put(x, 0, 1j), TypeError, "would lose their imaginary parts"),
+        (lambda x: ng.insert(x, 0, 1j), TypeError, "would lose their imaginary parts"),
         (lambda x: ng.place(x, [True], 1), ValueError, "place: the mask does not have the size"),
         (lambda x: ng.place(x, x > -9, []), ValueError, "place: no values"),
         (lambda x: ng.putmask(x, [True], 1), ValueError, "putmask: the mask does not have the"),
@@ -537,6 +541,31 @@ def test_positions_that_are_not_known_yet_are_checked_when_computed():
 def test_what_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call(ng.tensor(M) * 1)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, value: np.insert(x, 0, value),
+        lambda x, value: np.insert(x, 0, [value, value]),
+        lambda x, value: np.piecewise(x, [x > 1], [value, 0]),
+        lambda x, value: np.place(x, x > 1, [value]),
+        lambda x, value: x.__setitem__([0, 1], [value, value]),
+        lambda x, value: x.__setitem__(0, value),
+    ],
+)
+def test_numbers_that_integers_do_not_have_are_refused_or_converted_as_by_numpy(write):
+    numbers = np.array([1, 2, 3], np.uint8)
+    for value, error in ((-1, OverflowError), (300, OverflowError), (np.nan, ValueError)):
+        for x in (numbers.copy(), ng.tensor(numbers)):
+            with pytest.raises(error):
+                write(x, value)
+    for value in (0.7, np.int64(-1), True):
+        expected, x = numbers.copy(), ng.tensor(numbers)
+        results = [write(expected, value), write(x, value)]
+        if results[0] is not None:
+            np.testing.assert_array_equal(results[1], results[0])
+        np.testing.assert_array_equal(x, expected)
 
 
 def test_a_leaf_that_requires_grad_is_not_written_into():

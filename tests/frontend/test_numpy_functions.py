@@ -219,7 +219,9 @@ def test_operators_with_scalars_promote_as_numpy(scalar):
             check_same(outcome(operator, ng.tensor(x), scalar), outcome(operator, x, scalar))
 
 
-@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 7, -1, -2, 0.5, 2.0, -0.5, 40, 1.5, 0.0, 2j])
+@pytest.mark.parametrize(
+    "exponent", [0, 1, 2, 3, 7, -1, -2, 0.5, 2.0, -0.5, 40, -1.5, 4.5, 0.0, 2j]
+)
 def test_powers_with_scalar_exponents(exponent):
     for dtype in DTYPES:
         x = sample(dtype)
@@ -553,6 +555,10 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (lambda m, x: m.unwrap(x), (4 * np.cumsum(X, -1),)),
     (lambda m, x: m.unwrap(x, axis=0, discont=4.0), (9 * X,)),
     (lambda m, x: m.unwrap(x, period=6), (N[0] * 5,)),
+    (lambda m, x: m.unwrap(x, period=6), (np.int8(N[0] * 5),)),
+    (lambda m, x: m.vander(x, 3), (np.array([np.nan, np.inf, 2.0]),)),
+    (lambda m, x: m.trapezoid(x), (X > 0,)),
+    (lambda m, x: m.trapezoid(x * 9), (np.int8(N),)),
     (lambda m, x: m.unwrap(x, period=5), (N[0] * 4,)),
     (lambda m, p, x: m.polyval(p, x), (X[0, 0], X[1])),
     (lambda m, p, x: m.polyval(p, x), (N[0, 0], N[1])),
@@ -585,15 +591,20 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (lambda m, x: m.zeros_like(x), (X,)),
     (lambda m, x: m.ones_like(x, dtype=np.int8), (X,)),
     (lambda m, x: m.full_like(x, 7), (np.float32(X),)),
-    # Reductions of a number take axis 0, and -1.
+    # Reductions and others of a number take axis 0, and -1.
     *[
         (lambda m, x, name=name, axis=axis: getattr(m, name)(x, axis=axis), (X[0, 0, 0],))
         for name in (
             *("sum", "prod", "max", "min", "any", "all", "ptp", "argmax", "argmin", "cumsum"),
-            *("cumprod", "count_nonzero", "nansum", "nanmax"),
+            *("cumprod", "count_nonzero", "nansum", "nanmax", "squeeze", "cumulative_sum"),
         )
         for axis in (0, -1)
     ],
+    (lambda m, x: m.take(x, 0, axis=-1), (X[0, 0, 0],)),
+    (lambda m, x: m.take(x, [0, 0], axis=0), (X[0, 0, 0],)),
+    (lambda m, x: m.repeat(x, 3, axis=0), (X[0, 0, 0],)),
+    (lambda m, x: m.sort(x, axis=None), (X[0, 0, 0],)),
+    (lambda m, x: m.cumulative_prod(x), (X[0, 0, 0],)),
     (lambda m, x: m.max(x, axis=0, initial=9.0), (X[0, 0, 0],)),
 ]
 

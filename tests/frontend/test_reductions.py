@@ -210,6 +210,19 @@ def test_what_a_mask_leaves_out_has_the_gradient_0():
         np.testing.assert_array_equal(g, 0)
 
 
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
+def test_numbers_to_start_from_that_the_dtype_does_not_have(name):
+    """Python's are refused, those that have a dtype converted: as in NumPy."""
+    x = np.array([1, 2], np.uint8)
+    for number, error in ((-9, OverflowError), (-9.5, OverflowError), (np.nan, ValueError)):
+        for array in (x, ng.tensor(x)):
+            with pytest.raises(error):
+                getattr(np, name)(array, initial=number)
+    for number in (0.7, np.int64(-9), True):
+        expected = getattr(np, name)(x, initial=number)
+        np.testing.assert_array_equal(getattr(ng, name)(x, initial=number), expected)
+
+
 def test_nothing_to_reduce():
     empty = np.zeros((0, 3))
     assert ng.sum(empty).item() == 0 and ng.prod(empty).item() == 1

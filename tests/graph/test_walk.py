@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from numba_grad.graph.node import OPS, argument, leaf
+from numba_grad.graph.node import OPS, argument, leaf, recording
 from numba_grad.graph.types import array_type
-from numba_grad.graph.walk import substitute, toposort, users
+from numba_grad.graph.walk import lets_gradients_through, substitute, toposort, users
 
 FLOATS = array_type((3,), np.dtype(np.float64))
 
@@ -79,3 +79,15 @@ def test_nodes_with_values_are_not_looked_behind():
     out = OPS["exp"](x)
     out.value = np.full(3, np.e)
     assert substitute([out], {x: argument(FLOATS)}) == [out]
+
+
+def test_what_is_recorded_without_gradients_lets_none_through():
+    x = leaf(np.ones(3), requires_grad=True)
+    with recording(False):
+        aside = OPS["sin"](x)
+    assert not lets_gradients_through(aside)
+    assert not lets_gradients_through(OPS["detach"](x))
+    assert lets_gradients_through(OPS["sin"](aside))
+    # Recorded anew, these have no gradient either.
+    assert lets_gradients_through(OPS["greater"](x, x))
+    assert lets_gradients_through(OPS["cast"](x, dtype=np.dtype(int)))

@@ -20,6 +20,7 @@ OF_TORCH = {
     "identity": torch.clone,
     "conjugate": torch.conj,
     "integer_power": None,  # compared with power below
+    "half_integer_power": None,
     "cast": None,  # tested below, as the next two
     "make_complex": None,
     "where": None,
@@ -227,6 +228,21 @@ def test_cotangents_cross_between_real_and_complex(engine):
     np.testing.assert_array_equal(gradients(OPS["imag"], [g], x)[1], 1j * x)
     parts = gradients(OPS["make_complex"], [x, x], g)[1:]
     np.testing.assert_array_equal(parts, [g.real, g.imag])
+
+
+@pytest.mark.parametrize("exponent", [-2.5, -0.5, 1.5, 3.5])
+def test_powers_by_roots_and_their_slopes_match_torch(exponent, engine):
+    x, g = np.array([*EDGES, 3.0, 1e-3]), np.ones(12)
+    node = OPS["half_integer_power"](leaf(x), exponent=exponent)
+    evaluate([node])
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(node.value, x**exponent, rtol=6e-16)
+    assert not np.signbit(node.value[node.value == 0]).any()
+    x[[1, 8]] = 7.0  # torch takes roots of -0.0 and minus infinity
+    ours = gradients(OPS["half_integer_power"], [x], g, exponent=exponent)
+    theirs = gradients_in_torch(lambda x: x**exponent, [x], g)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
 def test_make_complex_keeps_parts_apart(engine):

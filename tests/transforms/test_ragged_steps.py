@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.graph.walk import toposort
+from numba_grad.transforms import ragged_steps
 
 COUNT = 24
 RNG = np.random.default_rng(0)
@@ -229,3 +231,29 @@ def test_the_number_of_kernels_does_not_depend_on_the_number_of_steps():
 
     counts = [len(ng.jit(ng.grad(f)).lower(RNG.normal(size=n)).kernels) for n in (16, 400)]
     assert max(counts) <= 3
+
+
+def columns_of_cholesky(a):
+    columns = []
+    for j in range(len(a)):
+        v = a[j:, j]
+        for k in range(j):
+            v = v - columns[k][j - k :] * columns[k][j - k]
+        columns.append(v / np.sqrt(v[0]))
+    return sum(np.sum(c) for c in columns)
+
+
+@pytest.mark.parametrize("size", [20, 40])
+def test_steps_that_share_a_history_are_compared_in_linear_time(size, monkeypatch):
+    compared = []
+
+    def counted(x, y):
+        compared.append(x)
+        return are_alike(x, y)
+
+    are_alike = ragged_steps._are_alike
+    monkeypatch.setattr(ragged_steps, "_are_alike", counted)
+    total = columns_of_cholesky(ng.tensor(np.eye(size), requires_grad=True))
+    order = [x for x in toposort([total._node]) if x.value is None]
+    assert ragged_steps.joined_ragged_steps(order, {total._node}, None) is None
+    assert 0 < len(compared) <= 2 * len(order)

@@ -175,3 +175,32 @@ def test_rows_that_are_written_while_tracing_are_as_they_were(when: str, short: 
     expected = value_and_slope(rows_by_number, {"rows": before}, x)
     for y, z in zip(found, expected, strict=True):
         numpy.testing.assert_allclose(y, z, rtol=1e-12)
+
+
+def tridiagonal(diagonal: Any, right: Any) -> Any:
+    """The solution of a system with -1 beside the diagonal, by a sweep there and one back."""
+    ratios, rights = [-1 / diagonal[0]], [right[0] / diagonal[0]]
+    for i in range(1, len(diagonal)):
+        pivot = diagonal[i] + ratios[i - 1]
+        ratios.append(-1 / pivot)
+        rights.append((right[i] + rights[i - 1]) / pivot)
+    x = [rights[-1]]
+    for i in range(len(diagonal) - 2, -1, -1):
+        x.append(rights[i] - ratios[i] * x[-1])
+    return np.stack(x[::-1])
+
+
+def test_a_sweep_back_over_what_a_loop_has_left(loops: list[int]) -> None:
+    random = numpy.random.default_rng(4)
+    diagonal, right = 3 + random.random(60), random.normal(size=60)
+
+    def dense(diagonal: Any, right: Any) -> Any:
+        matrix = np.diag(diagonal) - np.eye(60, k=1) - np.eye(60, k=-1)
+        return np.sum(np.linalg.solve(matrix, right) ** 3)
+
+    jitted = ng.jit(ng.grad(lambda d, r: np.sum(tridiagonal(d, r) ** 3), (0, 1)))
+    expected = ng.grad(dense, (0, 1))(diagonal, right)
+    for found, y in zip(jitted(diagonal, right), expected, strict=True):
+        numpy.testing.assert_allclose(found, y, rtol=1e-10, atol=1e-12)
+    assert len(loops) == 2
+    assert min(loops) >= 56

@@ -11,6 +11,7 @@ import numba_grad.numpy as np
 from numba_grad.config import configure
 from numba_grad.frontend.derivatives import own_history
 from numba_grad.graph import walk
+from numba_grad.transforms import rerolling
 from tests.counting import functions_entered
 from tests.transforms.loop_programs import (
     WAYS,
@@ -549,3 +550,58 @@ def test_what_depends_on_no_argument_after_all_has_no_history():
     assert not value.requires_grad
     np.testing.assert_array_equal(gradient.numpy(), [0.0, 0.0])
     assert float(value) == pytest.approx(0.09 * np.sum(np.sin(0.3 * np.arange(1, 130)) ** 2))
+
+
+def looks_at(monkeypatch: pytest.MonkeyPatch, f: Any, *args: Any) -> int:
+    """How often a compiled function is looked through for steps."""
+    looks: list[int] = []
+    reroll = rerolling.reroll
+
+    def counted(order: Any, *others: Any) -> Any:
+        looks.append(len(order))
+        return reroll(order, *others)
+
+    monkeypatch.setattr(rerolling, "reroll", counted)
+    ng.jit(f)(*args)
+    return len(looks)
+
+
+def test_what_is_no_loop_is_not_looked_through_again_with_its_derivative(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def of_unlike_lengths(x: Any) -> Any:
+        for n in range(2, 34):
+            x = np.concatenate([np.sin(x[:n]) * x[1], x[n:] * np.cos(x[0])])
+        return np.sum(x)
+
+    x = numpy.linspace(0.1, 1.0, 40)
+    assert looks_at(monkeypatch, ng.value_and_grad(of_unlike_lengths), x) == 1
+
+
+def test_loops_beside_a_derivative_and_around_it_are_found(loops: list[int]) -> None:
+    x = numpy.linspace(0.1, 1.0, 5)
+
+    @ng.jit
+    def beside(p: Any, x: Any) -> Any:
+        def loss(p: Any) -> Any:
+            y = x  # which no gradient flows to
+            for _ in range(40):
+                y = y + 0.1 * np.sin(y) * np.cos(y)
+            return np.sum(p * y)
+
+        return ng.grad(loss)(p)
+
+    @ng.jit
+    def around(x: Any) -> Any:
+        for _ in range(40):
+            x = x - 0.1 * ng.grad(lambda x: np.sum(np.sin(x) * x))(x)
+        return x
+
+    y, z = x, x
+    for _ in range(40):
+        y = y + 0.1 * numpy.sin(y) * numpy.cos(y)
+        z = z - 0.1 * (numpy.cos(z) * z + numpy.sin(z))
+    numpy.testing.assert_allclose(beside(x, x), y, rtol=1e-13)
+    assert len(loops) == 1
+    numpy.testing.assert_allclose(around(x), z, rtol=1e-13)
+    assert len(loops) == 2

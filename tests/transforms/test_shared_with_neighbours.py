@@ -131,6 +131,21 @@ def test_sides_are_those_of_neighbours(monkeypatch, way):
     assert_same_gradients(stepped(step, 2), U, K, engine="native")
 
 
+def test_weights_of_fewer_axes():
+    """A part of a row of weights has another place than parts of the grid: along one axis."""
+    weights = np.linspace(0.5, 1.5, 30)
+
+    def step(u, k, w):
+        p = np.pad(u, 1, mode="edge")
+        down, up = u - p[2:, 1:-1], p[:-2, 1:-1] - u
+        return w[3:22] * down * np.abs(down) - w[3:22] * up * np.abs(up)
+
+    def loss(u, k, w):
+        return np.sum((u + step(u, k, w)) ** 3)
+
+    assert_same_gradients(loss, U, K, weights)
+
+
 @pytest.mark.parametrize("way", ["edges", "functions"])
 def test_sides_of_cells_in_space_and_on_a_line(monkeypatch, way):
     def along_each_axis(u, k):

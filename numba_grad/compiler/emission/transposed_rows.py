@@ -31,6 +31,10 @@ LONGEST_SHUFFLED = 4
 # first-level cache.
 FEWEST_COMPONENTS = 4
 MOST_COMPONENTS = 96
+# Scalar operations for each component that make the copies worth it: of two or three, as a sum of
+# rows or a product of small matrices takes, loops as they are take 0.3 to 0.8 of the time.
+FEWEST_OPERATIONS = 3.5
+OF_COMPLEX = 3  # an operation of complex numbers is several
 
 
 @immutable
@@ -72,7 +76,10 @@ def transposed_rows(kernel: LoopNest, streamed: Collection[Buffer] = ()) -> Loop
     variants = [
         replace(
             variant,
-            pieces=[_transposed(piece, variable, arrays, streamed) for piece in variant.pieces],
+            pieces=[
+                _transposed(piece, kernel.operations, variable, arrays, streamed)
+                for piece in variant.pieces
+            ],
         )
         if not variant.has_common_body
         else variant
@@ -96,7 +103,11 @@ def transposed_rows(kernel: LoopNest, streamed: Collection[Buffer] = ()) -> Loop
 
 
 def _transposed(
-    piece: Piece, variable: str, arrays: list[Buffer], streamed: Collection[Buffer]
+    piece: Piece,
+    operations: int,
+    variable: str,
+    arrays: list[Buffer],
+    streamed: Collection[Buffer],
 ) -> Piece:
     body = piece.body
     if not body.updates and all(isinstance(let.expression, Load) for let in body.lets):
@@ -112,7 +123,11 @@ def _transposed(
         if isinstance(let.expression, Load) and is_component(let.expression.position)
     ]
     stores = [store for store in body.stores if is_component(store.position)]
-    if not FEWEST_COMPONENTS <= len(loads) + len(stores) <= MOST_COMPONENTS:
+    components = len(loads) + len(stores)
+    if not FEWEST_COMPONENTS <= components <= MOST_COMPONENTS:
+        return piece
+    is_complex = any(access.buffer.dtype.kind == "c" for access in [*loads, *stores])
+    if operations * (OF_COMPLEX if is_complex else 1) < FEWEST_OPERATIONS * components:
         return piece
     here = Index(((variable, ONE), (FIRST_ROW, Factor(-1, True))))
     local_of = dict(zip([*loads, *stores], _locals(arrays, [*loads, *stores]), strict=True))

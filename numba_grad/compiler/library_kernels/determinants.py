@@ -41,14 +41,7 @@ _SMALL = "5.421010862427522e-20"
 
 def det_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
     """The determinant. Input: a. One output."""
-    if is_small(n):
-        value = f"""\
-value = {wide_name(dtype)}(parity)
-scale = 0
-{_small_product(dtype, n)}
-{_scaled_back(wide_name(dtype), "value")}"""
-    else:
-        value = product_of_factors(dtype, "value")
+    value = _small_product(dtype, n) if is_small(n) else product_of_factors(dtype, "value")
     return _eliminated_call(dtype, n, count, f"{value}\nout[matrix] = value\n")
 
 
@@ -118,14 +111,24 @@ start = matrix * {n * n}
 
 
 def _small_product(dtype: np.dtype, n: int) -> str:
-    """The pivots multiplied onto `value`."""
+    """The product of the pivots, in vector code where it takes no loops."""
     wide = wide_name(dtype)
-    lines = []
-    for k in range(n):
-        lines.append(f"value = value * {wide}(m_{k}_{k})")
-        if dtype.name in ("float64", "complex128"):  # a product of four float32 does not overflow
-            lines.append(_brought_into_range(wide, "value"))
-    return "\n".join(lines)
+    factors = [f"{wide}(m_{k}_{k})" for k in range(n)]
+    # A product of two, or of four float32, does not overflow on the way.
+    if n <= 2 or dtype.name in ("float32", "complex64"):
+        return f"value = {' * '.join([f'{wide}(parity)', *factors])}"
+    if n == 3:
+        first, second, third = factors
+        return f"""\
+value = {first} * {second}
+size = absolute(value)
+is_normal = (size >= {float(np.finfo(np.float64).tiny)!r}) & (size - size == 0)
+others = {second} * {third}
+value = {wide}(parity) * select(is_normal | ({first} == 0), value * {third}, {first} * others)"""
+    lines = [f"value = {wide}(parity)", "scale = 0"]
+    for factor in factors:
+        lines += [f"value = value * {factor}", _brought_into_range(wide, "value")]
+    return "\n".join([*lines, _scaled_back(wide, "value")])
 
 
 def _words(dtype: np.dtype, n: int) -> dict[str, LibraryWord]:

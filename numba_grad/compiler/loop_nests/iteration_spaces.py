@@ -22,6 +22,7 @@ FEWEST_COPIES = 4
 # Additions, or what costs as much to compute and to compile, times copies, that a segment may come
 # to: LLVM takes a second for a thousand.
 UNROLLED_OPERATIONS = 1024
+COMPUTING = ("elementwise", "reduction")  # the families of these
 # Lines that arrays that are written out as a whole may add to a segment: 2 to 4 ms a line.
 UNROLLED_LINES = 128
 # Of arrays that are small along all axes but have as many rows as a vector has elements, so many

@@ -14,6 +14,7 @@ from numba_grad.compiler.partition.flat_graph import FlatGraph, FlatGraphWriter
 from numba_grad.graph.node import OPS, Node, argument, record
 from numba_grad.ops.movement import Shape
 
+_SUM = OPS["sum"]
 # Of smaller products, and of such with a few rows or columns, loops are as fast, and fuse.
 _FEWEST_MULTIPLICATIONS = 1 << 13
 _FEWEST_ROWS = 8
@@ -23,22 +24,14 @@ _FEWEST_TERMS = 8
 def with_products_of_matrices(graph: FlatGraph) -> FlatGraph:
     """The graph with these as products of matrices, which a library computes."""
     found: dict[int, _Product] = {}
-    sums = _positions_of_sums(graph)
-    if len(sums):
+    sums = [k for k in graph.combining() if graph.nodes[k].op is _SUM]
+    if sums:
         readers = np.bincount(graph.edges, minlength=len(graph.nodes))
-        for k in sums.tolist():
+        for k in sums:
             product = _product_at(graph, k, readers)
             if product is not None:
                 found[k] = product
     return _written(graph, found) if found else graph
-
-
-def _positions_of_sums(graph: FlatGraph) -> np.ndarray:
-    meanings = graph.table.meanings
-    present = np.flatnonzero(np.bincount(graph.signatures))
-    keys = [(number, meanings[number]) for number in present.tolist()]
-    sums = [n for n, key in keys if isinstance(key, tuple) and key[0] is OPS["sum"]]
-    return np.flatnonzero(np.isin(graph.signatures, sums)) if sums else np.zeros(0, np.int64)
 
 
 class _Product:

@@ -116,6 +116,10 @@ class FlatGraph:
             self.table.hash_all()
         return self.table.facts[name][self.signatures[positions]]
 
+    def combining(self) -> list[int]:
+        """The positions of contractions and reductions: few, in a graph that may be long."""
+        return np.flatnonzero(self.facts("combines")).tolist()
+
     @property
     def types(self) -> list[Type]:
         """The types of the inputs. In the key they count by identity, which is fast to hash."""

@@ -1,6 +1,6 @@
 """Sums of few products, written out before a graph is cut into steps: products of tiny matrices, of
-a matrix of few columns and a vector, of stacks of small matrices and vectors, of points with few
-coordinates, and sliding sums with few weights.
+a matrix of few columns and a vector, of stacks of small matrices and vectors, of stacks of tiny
+matrices, of points with few coordinates or over all of them, and sliding sums with few weights.
 
 A library call reads its operands from memory and leaves its result there, so each is a step of its
 own, and nothing is fused across it: Runge-Kutta steps of two numbers by `a @ x` took 9 times what
@@ -9,9 +9,11 @@ they take with the sums written out, and a stencil by `np.convolve` 1.5 times.
 
 import functools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from numba_grad.compiler.loop_nests.iteration_spaces import COMPUTING, unrolling_for
 from numba_grad.compiler.partition.flat_graph import FlatGraph, FlatGraphWriter
+from numba_grad.compiler.partition.segments import LONGEST_WHOLE
 from numba_grad.graph.node import OPS, Node, argument, record
 from numba_grad.graph.walk import toposort
 from numba_grad.ops.families import axes_params, broadcast_to, full, reshape
@@ -30,13 +32,16 @@ MOST_SUMS_OF_TEXT = 32
 # Of a matrix and a vector in a stack. Larger ones BLAS multiplies in less time than loops, even if
 # it is called for each: stacks of 40 x 40 would take 1.3 times as long, of 256 x 256 six times.
 MOST_OF_STACK = 1 << 10
+# Of matrices in a stack that are multiplied with each other. Strains, rotations, chains of joints
+# take 0.1 to 0.8 of the library's time; with four rows, up to 4 times as much.
+MOST_ROWS_IN_STACK = 3
 
 
 def with_sums_written_out(graph: FlatGraph) -> FlatGraph:
     """The graph with such operations as elementwise ones and sums."""
-    given = {*graph.inputs}  # of which some were computed before, by any operation
-    computed = [k for k in range(len(graph.nodes)) if k not in given]
-    chosen = [k for k in computed if graph.nodes[k].op.name in _CHOICES]
+    chosen = [k for k in graph.combining() if graph.nodes[k].op.name in _CHOICES]
+    if not chosen:
+        return graph
     forms: dict[object, tuple[list[Node], Node] | None] = {}
     found: dict[int, tuple[list[Node], Node]] = {}
     is_cut_anyway = False  # by products that stay
@@ -52,8 +57,11 @@ def with_sums_written_out(graph: FlatGraph) -> FlatGraph:
             found[k] = form
         elif node.op.name == "matmul":
             is_cut_anyway = True
-    additions = [k for k in computed if graph.nodes[k].op.name == "add"]
+    given = {*graph.inputs}  # of which some were computed before, by any operation
+    additions = [k for k, x in enumerate(graph.nodes) if x.op.name == "add" and k not in given]
     for k in _added_to_products(graph, additions, {*chosen}.difference(found), found):
+        del found[k]
+    for k in _too_many_for_text(graph, computed, found):
         del found[k]
     found.update(_products_of_gathered(graph, chosen))
     found.update(_derivatives_of_points(graph, chosen, found))
@@ -72,6 +80,29 @@ def _added_to_products(
         x, y = graph.reads(k)
         result |= {z for z, other in ((x, y), (y, x)) if other in staying and z in found}
     return {k for k in result if _is_product_of_points(graph, k)}
+
+
+def _too_many_for_text(
+    graph: FlatGraph, computed: Sequence[int], found: Mapping[int, tuple[list[Node], Node]]
+) -> list[int]:
+    """Products of stacks of small matrices, if the graph is one segment that cannot afford all
+    their terms: in loops of three passes they take up to twice the library's time."""
+    stacks = [k for k in found if _is_product_of_matrices(graph, k)]
+    if not stacks or len(graph.nodes) > LONGEST_WHOLE:
+        return []
+    nodes: list[Node] = []
+    for k in computed:
+        nodes += toposort([found[k][1]]) if k in found else [graph.nodes[k]]
+    costs = [(x.shape, x.op.cost) for x in nodes if x.op.family in COMPUTING]
+    return stacks if unrolling_for(costs).copies < MOST_ROWS_IN_STACK**3 else []
+
+
+def _is_product_of_matrices(graph: FlatGraph, k: int) -> bool:
+    """Whether this is a product of stacks of which neither is of vectors."""
+    node = graph.nodes[k]
+    if node.op.name != "matmul" or len(node.shape) == 2:
+        return False
+    return 1 not in (*node.shape[-2:], graph.nodes[graph.reads(k)[0]].shape[-1])
 
 
 def _derivatives_of_points(
@@ -154,6 +185,12 @@ def _are_points(m: int, k: int, n: int) -> bool:
     return not FEWEST_SUMS_OF_LOOP > min(m, n) > MOST_SUMS_OF_TEXT // k
 
 
+def _is_sum_over_points(m: int, k: int, n: int) -> bool:
+    """Whether a product of m x k and k x n numbers adds up many points, as forces (weights times
+    distances) and covariances do: in a loop that computes what is added."""
+    return max(m, n) <= MOST_COORDINATES and k >= FEWEST_OF_LOOP
+
+
 def _written_out(graph: FlatGraph, forms: dict[int, tuple[list[Node], Node]]) -> FlatGraph:
     writer = FlatGraphWriter(graph.table)
     place: list[int] = []  # of each node of `graph`
@@ -190,9 +227,8 @@ def _product(x: Node, y: Node) -> Node | None:
     is_thin = max(m, n) >= FEWEST_OF_LOOP and min(m, n) <= (MOST_TERMS if k == 1 else 1)
     is_tiny = m * k * n <= MOST_PRODUCTS and (k == 1 or min(m, n) == 1)
     is_of_points = _are_points(m, k, n)
-    if not 1 <= k <= MOST_TERMS or not (is_tiny or is_thin or is_of_points) or not m * n:
-        return None
-    return _sum_of_products(x, y)
+    is_short = 1 <= k <= MOST_TERMS and (is_tiny or is_thin or is_of_points)
+    return _sum_of_products(x, y) if m * n and (is_short or _is_sum_over_points(m, k, n)) else None
 
 
 def _sum_of_products(x: Node, y: Node) -> Node:
@@ -204,10 +240,10 @@ def _sum_of_products(x: Node, y: Node) -> Node:
 
 
 def _product_of_stacks(x: Node, y: Node) -> Node | None:
-    """Of small matrices and vectors, for each of which a call takes longer; or of vectors, of which
-    each element is one product."""
+    """Of small matrices and vectors, for each of which a call takes longer; of vectors, of which
+    each element is one product; or of matrices of two or three rows."""
     m, k, n = *x.shape[-2:], y.shape[-1]
-    if 1 not in (m, k, n) or not m * k * n:
+    if not m * k * n or (1 not in (m, k, n) and max(m, k, n) > MOST_ROWS_IN_STACK):
         return None
     if k == 1:
         return OPS["multiply"](x, y)

@@ -18,8 +18,6 @@ def added_products(outputs: list[Node], writable: Collection[Node]) -> list[Node
     """`outputs` with such sums as `matmul_add`: where the product has no other use, and the sum so
     far is one that may be written over, or such a product itself."""
     order = toposort(outputs)
-    if not any(node.op.name == "matmul" for node in order):
-        return outputs
     uses = Counter(x for node in order for x in node.inputs)
     uses.update(outputs)
 

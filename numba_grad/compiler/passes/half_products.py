@@ -6,14 +6,12 @@ them.
 
 from numba_grad.dtypes import computed_in, is_storage_only
 from numba_grad.graph.node import Node, record
-from numba_grad.graph.walk import substitute, toposort
+from numba_grad.graph.walk import substitute
 from numba_grad.ops.families import cast
 
 
 def half_products(outputs: list[Node]) -> list[Node]:
     """`outputs` with such products between casts: sums are in float32, and rounded, as before."""
-    if not any(_is_half_product(node) for node in toposort(outputs)):
-        return outputs
     return substitute(
         outputs, {}, lambda node: _in_float32(node) if _is_half_product(node) else None
     )

@@ -5,12 +5,16 @@ from numba_grad.compiler.passes.simplify import simplify
 from numba_grad.compiler.passes.slices_of_parts import slices_of_parts
 from numba_grad.compiler.passes.split_sums import split_sums
 from numba_grad.compiler.passes.vector_products import vector_products
-from numba_grad.compiler.target import Pass
+from numba_grad.compiler.target import GraphPass
 
-PASSES: tuple[tuple[str, Pass], ...] = (
-    ("slices of parts", slices_of_parts),  # before simplify: it repeats what is equal
-    ("simplify", simplify),
-    ("vector products", vector_products),  # before passes that look for sums
-    ("mirrored sums", mirrored_sums),  # after simplify: which values are equal shows there
-    ("split sums", split_sums),
+PRODUCTS = frozenset(["matmul"])
+_SUMS = PRODUCTS | {"sum"}  # which products of vectors become
+PASSES = (
+    # Before simplify: it repeats what is equal.
+    GraphPass("slices of parts", slices_of_parts, frozenset(["slice"])),
+    GraphPass("simplify", simplify),
+    GraphPass("vector products", vector_products, PRODUCTS),  # before passes that look for sums
+    # After simplify: which values are equal shows there.
+    GraphPass("mirrored sums", mirrored_sums, _SUMS),
+    GraphPass("split sums", split_sums, _SUMS),
 )

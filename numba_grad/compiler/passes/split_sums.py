@@ -18,6 +18,8 @@ def split_sums(outputs: list[Node]) -> list[Node]:
         for node in sums
         if len(_loops_summed(node)) == 1
     }
+    if not inner:
+        return outputs
 
     def change(node: Node) -> Node | None:
         if node.op.name != "sum":

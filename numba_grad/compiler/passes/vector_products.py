@@ -6,7 +6,7 @@ makes the matrix or the vector, and what is made of the result, is computed in t
 """
 
 from numba_grad.graph.node import OPS, Node, record
-from numba_grad.graph.walk import substitute, toposort
+from numba_grad.graph.walk import substitute
 from numba_grad.ops.families import broadcast_to, reshape
 
 # Elements of the matrix: smaller ones stay in the caches, where the library is faster.
@@ -15,8 +15,6 @@ LEAST_ELEMENTS = 1 << 20
 
 def vector_products(outputs: list[Node]) -> list[Node]:
     """`outputs` with such products as sums."""
-    if not any(_is_vector_product(node) for node in toposort(outputs)):
-        return outputs
     return substitute(outputs, {}, lambda node: _as_sum(node) if _is_vector_product(node) else None)
 
 

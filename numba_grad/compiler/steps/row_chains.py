@@ -66,9 +66,13 @@ class Chaining:
     step: Callable[[Sequence[Candidate], int], ScheduledStep]  # (members, rows)
 
 
+def _follows_loops(kernel: LoopNest | None) -> bool:
+    return kernel is not None and not kernel.blocks_word and bool(kernel.axes)
+
+
 def _candidate(step: ScheduledStep, kernel: LoopNest | None) -> Candidate:
     """`kernel`: what the step was made from, None if that does not follow its loops."""
-    if kernel is None or kernel.blocks_word or not kernel.axes:
+    if kernel is None or not _follows_loops(kernel):
         return Candidate(step, None, [])
     accesses = []
     arguments = {word.name: word.value for word in kernel.words}
@@ -128,6 +132,8 @@ def with_row_chains(
     steps : each with the kernel that it was made from, None if it does not follow its loops
     nbytes_of : of a memory that holds one array of the segment's own
     """
+    if sum(_follows_loops(kernel) for _, kernel in steps) < 2:
+        return [step for step, _ in steps]
     candidates = [_candidate(step, kernel) for step, kernel in steps]
     search = _Search(candidates, nbytes_of, chaining)
     chains = {first: search.chain_from(first) for first in range(len(candidates))}

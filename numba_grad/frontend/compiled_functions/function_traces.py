@@ -54,7 +54,7 @@ from numba_grad.graph.walk import (
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import item
 from numba_grad.transforms.loop_sizes import LARGEST_VALUE
-from numba_grad.transforms.python_loops import loop_in
+from numba_grad.transforms.python_loops import FEWEST_NODES_COMPILED, loop_in
 from numba_grad.transforms.repeated_views import without_repetitions
 
 
@@ -310,6 +310,8 @@ def _has_rerolled(
     pending.update([x.inputs[0] for x in pending if x.op is item])
     fixed = {*outputs, *arguments}
     nodes = without_repetitions(in_order_of_recording(pending), fixed, trace, LARGEST_VALUE)
+    if len(trace.not_looked_through(nodes)) < FEWEST_NODES_COMPILED:
+        return False  # where steps are no loop, those of their derivative are none
     found = loop_in(nodes, fixed, known_body, trace, is_compiled=True)
     if found is not None:
         found.rewire(nodes, outputs)

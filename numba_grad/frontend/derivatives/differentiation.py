@@ -29,11 +29,11 @@ from numba_grad.frontend.derivatives.results import described, inexact, matching
 from numba_grad.frontend.derived_functions import DerivedFunction, derived_from
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, wrap
-from numba_grad.frontend.inputs.tracing import values_asked_for
+from numba_grad.frontend.inputs.tracing import current, values_asked_for
 from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
-from numba_grad.graph.node import OPS, Node, grad_mode, leaf, recording
+from numba_grad.graph.node import OPS, Node, grad_mode, leaf, next_serial, recording
 from numba_grad.graph.traced_bodies import current as tracing_of
 from numba_grad.graph.walk import is_traced, leading_to
 from numba_grad.ops.control import custom
@@ -316,6 +316,7 @@ class Differentiation:
             return hooked_contributions(node, g, inside, self.checks)
 
         anomaly.follow(reached)
+        since = next_serial()
         with self._in_order():
             found = cotangents(roots, [seed for _, seed in flowing], reached, inside, differentiate)
         found.update(hooked)
@@ -323,6 +324,8 @@ class Differentiation:
             if x.op.vjp is None and x.autograd is not None and x in found:  # a leaf
                 found[x] = through_tensor_hooks(x.autograd.hooks, found[x])
         self._go_on(None if self.token is None else found.get(self.token))
+        if current.trace is not None and self._rerolls and self.history is not None:
+            current.trace.has_differentiated(self.history.looked_through, since)
         return [found[x] if x in found else zeros_like(x) for x in self.variables]
 
     def depends_on(self, outputs: Sequence[Node]) -> list[bool]:
@@ -343,11 +346,15 @@ class Differentiation:
         """
         if self.history is None or self.history.roots != with_gradients(outputs):
             self.history = None  # whose memory may be large
-            rerolls = self.last_token is None and not anomaly.is_enabled()
             self.history = OwnHistory(
-                outputs, self._ends, self.first_serial, self.auxiliary, rerolls
+                outputs, self._ends, self.first_serial, self.auxiliary, self._rerolls
             )
         return self.history.nodes
+
+    @property
+    def _rerolls(self) -> bool:
+        """Whether steps that were recorded one by one may become a loop."""
+        return self.last_token is None and not anomaly.is_enabled()
 
     def _callers(self, history: Sequence[Node]) -> set[Node]:
         """Those of `history` that depend on something of the caller's that requires grad.

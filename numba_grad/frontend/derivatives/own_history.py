@@ -13,7 +13,7 @@ from numba_grad.fresh_thread import imported
 from numba_grad.frontend.inputs.tracing import current, is_tracing
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.walk import History, history_of
-from numba_grad.transforms.loop_sizes import LARGEST_VALUE
+from numba_grad.transforms.loop_sizes import LARGEST_VALUE, puts_arrays_together
 from numba_grad.transforms.python_loops import FEWEST_NODES, is_long, is_long_since, loop_in
 from numba_grad.transforms.repeated_views import without_repeated_views, without_repetitions
 
@@ -33,6 +33,7 @@ class OwnHistory:
     __slots__ = (
         "_ends",
         "_is_shared",
+        "_looked_at",
         "_outputs",
         "_rerolls",
         "_since",
@@ -55,11 +56,17 @@ class OwnHistory:
         self._ends = set(ends)
         self._since = since
         self._rerolls = rerolls
+        self._looked_at: list[Node] = []  # without finding a loop
         self._is_shared = False  # whether what neighbours compute alike was looked for
         # All that is computed.
         others = [x for x in others if x.serial >= since and x.value is None]
         self._outputs = list(dict.fromkeys([*outputs, *others]))
         self._follow()
+
+    @property
+    def looked_through(self) -> list[Node]:
+        """What was looked through for loops, as what is not in `nodes` may be."""
+        return [*self.nodes, *self._looked_at]
 
     def _follow(self) -> None:
         is_searched = False
@@ -77,7 +84,7 @@ class OwnHistory:
         if self.meets_callers:
             return
         # Before steps are looked for, so that they go on to be alike.
-        if OPS["concatenate"] in map(_op, self.nodes) and self._has_shared_with_neighbours():
+        if puts_arrays_together(self.nodes) and self._has_shared_with_neighbours():
             self.nodes = history_of(self.roots, self._ends, since=self._since).nodes
         looks = self._rerolls and not is_searched
         # Not every process needs these. Steps that never read what they write have no rows.
@@ -99,7 +106,7 @@ class OwnHistory:
             return False
         self._is_shared = True
         nodes = (self._pending() if walk is None else walk).nodes
-        if OPS["concatenate"] not in map(_op, nodes):
+        if not puts_arrays_together(nodes):
             return False
         shared = imported("numba_grad.transforms.shared_with_neighbours")
         order = [x for x in nodes if x.serial >= self._since]
@@ -119,7 +126,7 @@ class OwnHistory:
         if is_tracing() and OPS["scatter_set"] in map(_op, history):
             written_parts = imported("numba_grad.transforms.written_parts")
             history = written_parts.with_known_places(history, roots, current.trace)
-        if OPS["concatenate"] in map(_op, history):
+        if puts_arrays_together(history):
             kept_ends = imported("numba_grad.transforms.kept_ends")
             history = kept_ends.with_kept_ends(history, roots)
         history = without_repeated_views(history, roots)
@@ -159,6 +166,7 @@ class OwnHistory:
         fixed = {*self._outputs, *self._ends}
         order = without_repetitions(order, fixed, current.trace, LARGEST_VALUE)
         found = loop_in(order, fixed, known_body, current.trace, is_compiled=is_tracing())
+        self._looked_at = order
         if found is not None:
             found.rewire(order, self._outputs)
         elif is_walked:

@@ -47,17 +47,7 @@ def _target(operation: str, x: Any) -> Node:
 
 def _values(values: ArrayLike, x: Node) -> Node:
     """What to write, in the dtype of `x`."""
-    node = as_assigned(values, x)
-    if node.dtype.kind == "c" and x.dtype.kind != "c":
-        raise DTypeError(
-            explain(
-                "assignment",
-                "complex values into a real tensor would lose their imaginary parts",
-                got={"x": x.type, "values": node.type},
-                fix="values.real",
-            )
-        )
-    return cast(node, x.dtype)
+    return cast(as_assigned(values, x), x.dtype)
 
 
 def put(x: "Tensor", ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from numba_grad.dtypes import computed_in, promoted
 from numba_grad.errors import ShapeError, explain
+from numba_grad.frontend.functions.creation import ones_like
 from numba_grad.frontend.functions.elementwise import absolute, remainder, where
 from numba_grad.frontend.functions.joining import concatenate, stack, unstack
 from numba_grad.frontend.functions.reductions import sum as sum_of
@@ -37,8 +38,9 @@ def trapezoid(
     """The integral of `y` along `axis` by the trapezoidal rule.
 
     `x` are the places of the samples, 1-d or of the shape of `y`; without it they are `dx` apart.
+    Neighbours are added in the dtype of `y`, as in NumPy: integers may overflow.
     """
-    node = as_inexact(y)
+    node = as_node(y)
     number = normalize_axis("trapezoid", axis, len(node.shape))
     size = node.shape[number]
     left = wrap(part(node, number, 0, max(size - 1, 0)))
@@ -175,7 +177,8 @@ def unwrap(
     number = normalize_axis("unwrap", axis, len(node.shape))
     x = wrap(node)
     steps = diff(x, axis=number)
-    is_whole = np.result_type(computed_in(steps.dtype), period).kind in "iu"
+    dtype = np.result_type(computed_in(steps.dtype), period)
+    is_whole = dtype.kind in "iu"
     high: Any = period // 2 if is_whole else period / 2
     if discont is None:
         discont = period / 2
@@ -186,7 +189,8 @@ def unwrap(
     correction = where(absolute(steps) < discont, 0, within - steps)
     size = node.shape[number]
     shifted = wrap(part(node, number, 1, size)) + cumsum(correction, number)
-    return concatenate([wrap(part(node, number, 0, 1)), shifted], number)
+    found = concatenate([wrap(part(node, number, 0, 1)), shifted], number)
+    return wrap(cast(found._node, dtype)) if is_whole else found
 
 
 @by_types(operands=2)
@@ -236,7 +240,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> "Ten
         raise ShapeError(explain("vander", "x is 1-d", got={"x": node.type}))
     count = node.shape[0] if N is None else N
     base = wrap(cast(node, promoted(node.dtype, int)))
-    powers: list[Any] = [base * 0 + 1]
+    powers: list[Any] = [ones_like(base)]  # also where x is nan
     while len(powers) < count:
         powers.append(powers[-1] * base)
     powers = powers[:count]

@@ -14,6 +14,7 @@ from numba_grad.frontend.functions.joining import stack
 from numba_grad.frontend.functions.shapes import along_one_axis
 from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
+    as_assigned,
     as_node,
     common_dtype,
     known_value,
@@ -211,7 +212,7 @@ def piecewise(
     result = zeros_like(node)
     for mask, function in zip(masks, funclist, strict=True):
         if not callable(function):
-            result = assign_index(result, mask, as_node(function))
+            result = assign_index(result, mask, as_assigned(function, node))
         elif is_traced(mask):
             result = _assigned_where(result, mask, node, lambda v, f=function: f(v, *args, **kw))
         else:

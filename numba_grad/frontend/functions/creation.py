@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numba_grad.autograd.views import note_array
+from numba_grad.autograd.tensor_class import is_tensor
+from numba_grad.autograd.views import is_contiguous, note_array
 from numba_grad.compiler.backends import copied_to
 from numba_grad.dtypes import FLOAT64, INT64
 from numba_grad.errors import GradientError, ShapeError, TracingError, explain
@@ -209,8 +210,10 @@ def array(
 
 
 def ascontiguousarray(obj: ArrayLike, dtype: object = None) -> "Tensor":
-    """As `asarray`, with at least one axis. The elements of any tensor are in row-major order."""
-    return array(obj, dtype, copy=None, ndmin=1)
+    """As `asarray`, with at least one axis. A view whose elements do not follow one another in
+    row-major order is copied, and no view any more."""
+    is_apart = is_tensor(obj) and not is_contiguous(obj, "C")
+    return array(obj, dtype, copy=True if is_apart else None, ndmin=1)
 
 
 def copy(x: ArrayLike, /) -> "Tensor":

@@ -56,6 +56,7 @@ from numba_grad.ops.families import (
     reshape,
     zeros_like,
 )
+from numba_grad.ops.functions import half_integer_power
 
 if TYPE_CHECKING:
     from numba_grad.frontend.tensors.tensor import Tensor
@@ -177,6 +178,9 @@ Binary = Callable[[ArrayLike, ArrayLike], "Tensor"]
 
 # Static exponents up to this one are multiplied out; the error of that grows with the exponent.
 LARGEST_MULTIPLIED_EXPONENT = 32
+# Of multiples of one half: pow takes four times as long as a root and few products, whose error is
+# 3 units in the last place at most.
+LARGEST_EXPONENT_WITH_ROOT = 3.5
 
 # What `numpy.sin(tensor)` finds: filled by the definitions below.
 of_ufunc: dict[np.ufunc, Callable[..., Any]] = {}
@@ -386,8 +390,9 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
 
     Notes
     -----
-    A Python number as exponent is part of the graph if it is an integer of at most 32, or one
-    half: products and square roots are used then. The gradient of x**0 is 0, also at 0.
+    A Python number as exponent is part of the graph if it is an integer of at most 32, or of real
+    x a multiple of one half of at most 3.5, as -1.5: products and square roots are used then. The
+    gradient of x**0 is 0, also at 0.
     """
     for given in (x1, x2):
         if isinstance(given, Selection):
@@ -435,6 +440,8 @@ def _power_of_number(x: Node, exponent: float) -> Node | None:
         scalar_leaf(exponent, dtype)  # raises OverflowError, as in NumPy
     elif exponent == 0.5:
         return OPS["sqrt"](base)
+    elif _is_half_integer(exponent) and base.dtype.char in "efd":
+        return half_integer_power(base, exponent)
     elif exponent == -1:
         return OPS["reciprocal"](base)
     elif not _is_multiplied(exponent):
@@ -498,6 +505,11 @@ def _exponent_params(exponent: int) -> SharedParams:
 def _is_multiplied(exponent: float) -> bool:
     limit = LARGEST_MULTIPLIED_EXPONENT
     return -limit <= exponent <= limit and exponent == int(exponent)
+
+
+def _is_half_integer(exponent: float) -> bool:
+    limit = LARGEST_EXPONENT_WITH_ROOT
+    return -limit <= exponent <= limit and (2 * exponent) % 2 == 1
 
 
 def float_power(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":

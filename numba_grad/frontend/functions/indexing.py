@@ -273,11 +273,11 @@ def nonzero(x: ArrayLike) -> "tuple[Tensor, ...]":
     """The indices of the elements that are not 0: one tensor for each axis. Computes `x` now, but
     for a traced one, of which they are an index, of those whose number is not known."""
     node = as_node(x)
-    if node.shape and is_traced(node):
+    if node.type.size and node.shape and is_traced(node):
         mask = wrap(cast(node, BOOL))
         along = [constant_beside(node, x) for x in np.indices(node.shape, sparse=True)]
         grids = [wrap(broadcast_to(numbers, node.shape)) for numbers in along]
         chosen: list[Any] = [grid[mask] for grid in grids]
         return tuple([places.as_places(axis) for axis, places in enumerate(chosen)])
-    value = value_of(node, "nonzero")
+    value = value_of(node, "nonzero") if node.type.size else np.zeros(node.shape)
     return tuple([wrap(constant_beside(node, index)) for index in value.nonzero()])

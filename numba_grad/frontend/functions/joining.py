@@ -21,6 +21,7 @@ from numba_grad.frontend.functions.shapes import (
 )
 from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
+    as_assigned,
     as_node,
     as_optional_dtype,
     common_dtype,
@@ -335,7 +336,7 @@ def insert(x: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -
     node, number = along_one_axis("insert", as_node(x), axis)
     size = node.shape[number]
     places = _places("insert", obj, number, size, last=size)
-    added = cast(as_node(values), node.dtype)
+    added = cast(as_assigned(values, node), node.dtype)
     count = places.size
     if count == 1:
         added = reshape_node(added, (1,) * (len(node.shape) - len(added.shape)) + added.shape)

@@ -344,7 +344,9 @@ def _numbers(name: str, given: Any, x: Node) -> list[tuple[Node, Node]]:
 
 def _is_zero(given: Any) -> bool:
     """Whether nothing but zeros, known without computing, is to be added."""
-    return given is None or (node_of(given) is None and not np.any(given))
+    return given is None or (
+        node_of(given) is None and not np.any(given) and not np.any(np.signbit(np.real(given)))
+    )
 
 
 def _lengths(mode: str, given: Any, x: Node) -> list[tuple[Any, Any]]:

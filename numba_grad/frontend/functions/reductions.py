@@ -14,9 +14,11 @@ from numba_grad.dtypes import BOOL, FLOAT64, INT64, UINT64, computed_in, ends, i
 from numba_grad.errors import ShapeError, explain
 from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
+    as_assigned,
     as_inexact,
     as_node,
     as_optional_dtype,
+    is_scalar,
     scalar_leaf,
     wrap,
 )
@@ -101,11 +103,14 @@ def mask_like(operation: str, x: Node, where: ArrayLike) -> Node:
 
 def _started(op_name: str, result: Node, initial: ArrayLike | None) -> Node:
     """`result` combined with the value to start from."""
-    return result if initial is None else OPS[op_name](result, _start(initial, result.dtype))
+    return result if initial is None else OPS[op_name](result, _start(initial, result))
 
 
-def _start(initial: ArrayLike, dtype: np.dtype) -> Node:
-    node = cast(as_node(initial), dtype)
+def _start(initial: ArrayLike, x: Node) -> Node:
+    """The number to start from, which a result like `x` can have. Of Python's numbers NumPy refuses
+    others; those that have a dtype it converts."""
+    node = as_assigned(initial, x) if is_scalar(initial) else as_node(initial)
+    node = cast(node, x.dtype)
     if node.shape:
         raise ShapeError(explain("initial", "not one number", got={"initial": node.type}))
     return node
@@ -230,7 +235,7 @@ def _extreme(
                 )
             )
         return reduced(op_name, x, axis, keepdims)
-    start = _start(initial, x.dtype)
+    start = _start(initial, x)
     axes = reduced_axes(op_name, axis, len(x.shape))
     if not count(x, axes, op_name):
         shape = [n for k, n in enumerate(x.shape) if k not in axes]

@@ -173,8 +173,6 @@ def _accumulated(
     """A sum or product of everything so far, computed and returned in `dtype`."""
     wanted = as_optional_dtype(dtype)
     node = as_node(x) if wanted is None else cast(as_node(x), wanted)
-    # Of a single number axis 0 is as none, in NumPy.
-    axis = None if is_axis_of_number(axis, len(node.shape)) else axis
     node, number = along_one_axis(operation, node, axis)
     params = {"reverse": False} if op_name == "cumsum" else {}
     result = OPS[op_name](node, axis=number, **params)
@@ -184,13 +182,15 @@ def _accumulated(
 def _only_axis(operation: str, x: ArrayLike, axis: int | None) -> int:
     """`axis`, or the one axis that there is."""
     node = as_node(x)
+    if is_axis_of_number(axis, len(node.shape)):
+        return 0
     if axis is not None:
         return normalize_axis(operation, axis, len(node.shape))
-    if len(node.shape) != 1:
+    if len(node.shape) > 1:
         raise ShapeError(
             explain(
                 operation,
-                "needs axis= where x does not have exactly one axis",
+                "needs axis= where x has several",
                 got={"x": node.type},
                 fix=f"{operation}(x, axis=0), or {operation}(x.ravel())",
             )

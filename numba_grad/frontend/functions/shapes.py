@@ -23,7 +23,13 @@ from numba_grad.frontend.inputs.arrays import (
 )
 from numba_grad.frontend.inputs.known_calls import by_types
 from numba_grad.graph.node import OPS, Node
-from numba_grad.graph.types import array_type, is_several, normalize_axes, normalize_axis
+from numba_grad.graph.types import (
+    array_type,
+    is_axis_of_number,
+    is_several,
+    normalize_axes,
+    normalize_axis,
+)
 from numba_grad.graph.types import broadcast_shapes as common_shape
 from numba_grad.ops.families import broadcast_to as stretch
 from numba_grad.ops.families import flattened, full
@@ -230,8 +236,8 @@ def _axis_list(operation: str, axis: int | Sequence[int], rank: int) -> list[int
 
 
 def along_one_axis(operation: str, x: Node, axis: int | None) -> tuple[Node, int]:
-    """`x`, and the number of its axis; with None, all its elements along one."""
-    if axis is None:
+    """`x`, and the number of its axis; with None, or of a number, all its elements along one."""
+    if axis is None or is_axis_of_number(axis, len(x.shape)):
         return flattened(x), 0
     return x, normalize_axis(operation, axis, len(x.shape))
 
@@ -256,7 +262,7 @@ def squeeze(x: ArrayLike, axis: Axis = None) -> "Tensor":
         If a given axis has another size.
     """
     node = as_node(x)
-    if axis is None:
+    if axis is None or is_axis_of_number(axis, len(node.shape)):
         return view_of(x, reshape_node(node, tuple([n for n in node.shape if n != 1])))
     axes = normalize_axes("squeeze", axis, len(node.shape))
     if any(node.shape[k] != 1 for k in axes):

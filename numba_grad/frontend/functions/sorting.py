@@ -73,7 +73,7 @@ def sort(
     `kind` and `stable` are accepted for NumPy's sake and change nothing.
     """
     node, number = _sortable("sort", x, axis, order)
-    if not as_node(x).shape:
+    if axis is not None and not as_node(x).shape:
         return wrap(as_node(x))
     indices = OPS["argsort"](node, axis=number, descending=bool(descending))
     return wrap(taken_along(node, indices, number, checked=False))
@@ -82,8 +82,7 @@ def sort(
 def _sortable(operation: str, x: ArrayLike, axis: int | None, order: None) -> tuple[Node, int]:
     if order is not None:
         raise TypeError(explain(operation, "order= is for structured arrays, which do not exist"))
-    node = as_node(x)
-    return along_one_axis(operation, node, axis if node.shape else None)
+    return along_one_axis(operation, as_node(x), axis)
 
 
 def partition(

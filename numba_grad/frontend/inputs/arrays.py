@@ -206,13 +206,30 @@ def as_assigned(value: ArrayLike, x: Node) -> Node:
 
     Raises
     ------
+    DTypeError
+        For complex values, if `x` is real.
     ValueError, OverflowError
-        For a single number that integers of `x` cannot have: NaN, an infinity, one out of range. As
-        in NumPy, which converts elements of arrays without a word.
+        For a single number, or one in a list, that integers of `x` cannot have: NaN, an infinity,
+        one out of range. As in NumPy, which converts elements of arrays without a word, and its own
+        numbers where `x` has no sign.
     """
-    if x.type.dtype.kind in "iu" and isinstance(value, float | np.floating | np.integer):
+    kind = x.type.dtype.kind
+    refused = (np.floating, np.integer) if kind == "i" else ()
+    if kind in "iu" and (value.__class__ is float or isinstance(value, refused)):
         value = int(value)  # which says "cannot convert float NaN to integer"
-    return as_node(value, like=x) if is_scalar(value) else as_node(value)
+    elif kind in "iu" and isinstance(value, SEQUENCES) and not has_tensors(value):
+        return numbers(own_array(value, x.type.dtype))
+    node = as_node(value, like=x) if is_scalar(value) else as_node(value)
+    if node.dtype.kind == "c" and kind != "c":
+        raise DTypeError(
+            explain(
+                "assignment",
+                "complex values into a real tensor would lose their imaginary parts",
+                got={"x": x.type, "values": node.type},
+                fix="values.real",
+            )
+        )
+    return node
 
 
 def _node_of_array(array: np.ndarray) -> Node:

@@ -14,14 +14,14 @@ import functools
 import operator
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from numba_grad.fresh_thread import carried
-from numba_grad.graph.node import OPS, Node, held_tensor, leaf
+from numba_grad.graph.node import OPS, Node, held_tensor, leaf, next_serial
 from numba_grad.graph.walk import toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import literal
@@ -90,6 +90,10 @@ class Trace:
         self._constants: dict[int, tuple[np.ndarray, Node]] = {}  # by `id`, with their leaves
         # Whether what the jitted functions that were called inside stand for is as it was.
         self.inner_checks: list[Check] = []
+        # Of the last function that was differentiated, what was looked through for loops, and the
+        # serial numbers of its derivative.
+        self._looked_through: set[Node] = set()
+        self._derivative = range(0)
         # What errors said that there is no value yet: if it goes on, somebody has caught them.
         self.refused: list[str] = []
 
@@ -147,6 +151,15 @@ class Trace:
         node = self.node_of(array)
         is_as_it_was = np.array([x.value for x in rows]).tobytes() == node.value.tobytes()
         return node if is_as_it_was else None
+
+    def has_differentiated(self, nodes: Collection[Node], since: int) -> None:
+        """Say that these were looked through for loops, and all since then is their derivative."""
+        self._looked_through, self._derivative = set(nodes), range(since, next_serial())
+
+    def not_looked_through(self, nodes: Iterable[Node]) -> list[Node]:
+        """Those of `nodes` that are neither of that function nor of its derivative."""
+        looked, derivative = self._looked_through, self._derivative
+        return [x for x in nodes if x.serial not in derivative and x not in looked]
 
     def asked_for(self, nodes: Iterable[Node]) -> None:
         """Say that the trace depends on the values of these nodes."""

@@ -16,7 +16,7 @@ from numba_grad.autograd.backward import backward as backward_from
 from numba_grad.autograd.running import transform_behind
 from numba_grad.autograd.tensor_class import new_tensor, recorded_tensor
 from numba_grad.compiler.backends import copied_to
-from numba_grad.errors import DTypeError, GradientError, explain
+from numba_grad.errors import GradientError, explain
 from numba_grad.frontend.functions import assignments, elementwise, indexing, reductions, sorting
 from numba_grad.frontend.inputs.arrays import (
     ArrayLike,
@@ -204,16 +204,7 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
         if value.__class__ is Tensor and self._is_own_view(index, value):
             return  # the end of `x[index] += y`
         is_selection = isinstance(value, MaskedSelection)
-        v = value.elements if is_selection else as_assigned(value, x)
-        if v.dtype.kind == "c" and x.dtype.kind != "c":
-            raise DTypeError(
-                explain(
-                    "assignment",
-                    "complex values into a real tensor would lose their imaginary parts",
-                    got={"x": x.type, "v": v.type},
-                    fix="x[index] = v.real",
-                )
-            )
+        v = as_assigned(value.elements if is_selection else value, x)
         index = indexing.index_of_nodes(index, x.type.shape)
         if is_selection:
             node = value.assigned_to(x, index)
