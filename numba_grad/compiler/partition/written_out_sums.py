@@ -61,7 +61,7 @@ def with_sums_written_out(graph: FlatGraph) -> FlatGraph:
     additions = [k for k, x in enumerate(graph.nodes) if x.op.name == "add" and k not in given]
     for k in _added_to_products(graph, additions, {*chosen}.difference(found), found):
         del found[k]
-    for k in _too_many_for_text(graph, computed, found):
+    for k in _too_many_for_text(graph, given, found):
         del found[k]
     found.update(_products_of_gathered(graph, chosen))
     found.update(_derivatives_of_points(graph, chosen, found))
@@ -83,7 +83,7 @@ def _added_to_products(
 
 
 def _too_many_for_text(
-    graph: FlatGraph, computed: Sequence[int], found: Mapping[int, tuple[list[Node], Node]]
+    graph: FlatGraph, given: Collection[int], found: Mapping[int, tuple[list[Node], Node]]
 ) -> list[int]:
     """Products of stacks of small matrices, if the graph is one segment that cannot afford all
     their terms: in loops of three passes they take up to twice the library's time."""
@@ -91,8 +91,9 @@ def _too_many_for_text(
     if not stacks or len(graph.nodes) > LONGEST_WHOLE:
         return []
     nodes: list[Node] = []
-    for k in computed:
-        nodes += toposort([found[k][1]]) if k in found else [graph.nodes[k]]
+    for k, node in enumerate(graph.nodes):
+        if k not in given:
+            nodes += toposort([found[k][1]]) if k in found else [node]
     costs = [(x.shape, x.op.cost) for x in nodes if x.op.family in COMPUTING]
     return stacks if unrolling_for(costs).copies < MOST_ROWS_IN_STACK**3 else []
 
