@@ -45,7 +45,7 @@ __all__ = [
 
 
 def polyval(p: ArrayLike, x: ArrayLike) -> "Tensor":
-    """The polynomial with coefficients `p` along the first axis, the highest power first, at `x`."""
+    """The polynomial with coefficients `p`, along its first axis, highest power first, at `x`."""
     coefficients = as_node(p)
     if not coefficients.shape:
         raise ShapeError(explain("polyval", "p has no axis", got={"p": coefficients.type}))
