@@ -45,10 +45,10 @@ __all__ = [
 
 
 def polyval(p: ArrayLike, x: ArrayLike) -> "Tensor":
-    """The polynomial with coefficients `p`, 1-d, the highest power first, at `x`."""
+    """The polynomial with coefficients `p`, along its first axis, highest power first, at `x`."""
     coefficients = as_node(p)
-    if len(coefficients.shape) != 1:
-        raise ShapeError(explain("polyval", "coefficients are 1-d", got={"p": coefficients.type}))
+    if not coefficients.shape:
+        raise ShapeError(explain("polyval", "p has no axis", got={"p": coefficients.type}))
     at = wrap(as_node(x))
     result: Any = at * 0
     for coefficient in unstack(wrap(coefficients)):

@@ -562,6 +562,7 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (lambda m, x: m.unwrap(x, period=5), (N[0] * 4,)),
     (lambda m, p, x: m.polyval(p, x), (X[0, 0], X[1])),
     (lambda m, p, x: m.polyval(p, x), (N[0, 0], N[1])),
+    (lambda m, p, x: m.polyval(p, x), (X[0], X[1, 0])),
     (lambda m, x, y: m.cross(x, y), (X.swapaxes(1, 2), N.swapaxes(1, 2))),
     (lambda m, x, y: m.cross(x, y, axis=1), (X, N)),
     (lambda m, x, y: m.cross(x, y, axisa=1, axisb=0, axisc=0), (X, N[0])),

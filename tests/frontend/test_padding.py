@@ -183,3 +183,8 @@ def test_gradients_are_those_of_torch(ours, theirs):
 def test_what_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call(ng.tensor(X))
+
+
+def test_a_constant_keeps_its_sign():
+    padded = np.pad(ng.tensor([1.0]), 1, constant_values=-0.0)
+    assert np.signbit(padded.numpy()).tolist() == [True, False, True]
