@@ -30,4 +30,5 @@ _CONCATENATE = OPS["concatenate"]
 def puts_arrays_together(nodes: Iterable[Node]) -> bool:
     """Whether one of these concatenates to more elements than that. Most programs have none, and
     import none of the rules about such arrays."""
-    return any(x.op is _CONCATENATE and x.type.size > LARGEST_VALUE for x in nodes)
+    sizes = [x.type.size for x in nodes if x.op is _CONCATENATE]
+    return max(sizes, default=0) > LARGEST_VALUE
