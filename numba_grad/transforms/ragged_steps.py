@@ -152,7 +152,7 @@ class _JoinedSteps:
         found: list[dict[Node, Node] | None] = []
         first: dict[Node, Node] | None = None
         terms = self.chain.terms
-        others = 0
+        may_be_alike = sum(term is not self.root for term in terms)
         for term in terms:
             places = None if term is self.root else comparison.places(self.root, term)
             found.append(places)
@@ -160,10 +160,10 @@ class _JoinedSteps:
                 first = places if first is None else first
                 if places.keys() != first.keys():
                     raise _Different
-            elif term is not self.root:
-                others += 1
-                if len(terms) - 1 - others < FEWEST_STEPS:
-                    raise _Different
+            else:
+                may_be_alike -= term is not self.root
+            if may_be_alike < FEWEST_STEPS:
+                raise _Different
         assert first is not None
         own = {x: x for x in first}
         return [own if x is self.root else y for x, y in zip(terms, found, strict=True)]

@@ -257,3 +257,14 @@ def test_steps_that_share_a_history_are_compared_in_linear_time(size, monkeypatc
     order = [x for x in toposort([total._node]) if x.value is None]
     assert ragged_steps.joined_ragged_steps(order, {total._node}, None) is None
     assert 0 < len(compared) <= 2 * len(order)
+
+
+def test_one_term_again_and_again():
+    def f(x):
+        term, total = np.sum(np.sin(x)), np.sum(x)
+        rows = sum(np.max(x[k:]) * k for k in range(COUNT - 1))
+        for _ in range(COUNT):
+            total = total + term
+        return total + rows
+
+    check(f, CHARGES, is_joined=False)
