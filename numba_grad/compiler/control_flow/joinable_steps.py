@@ -85,7 +85,10 @@ def _own_loop(call: Node) -> tuple[ClosedGraph, int] | None:
 
 
 def _calls_in(graph: ClosedGraph) -> list[Node]:
-    return [x for x in toposort(graph.outputs) if x.op.family == "call"]
+    # Hundreds of calls of one function ask for those in it.
+    return graph.derived(
+        "calls", lambda: [x for x in toposort(graph.outputs) if x.op.family == "call"]
+    )
 
 
 def _joined_in(graph: ClosedGraph) -> int:
