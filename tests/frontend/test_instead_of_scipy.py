@@ -4,10 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.fft
 import scipy.integrate
 import scipy.interpolate
+import scipy.ndimage
 import scipy.signal
 import scipy.spatial.distance as distances
+import scipy.spatial.transform
 import scipy.special
 import scipy.stats
 
@@ -65,6 +68,26 @@ CALLS = {
         lambda y: scipy.integrate.cumulative_trapezoid(y, POINTS), POINTS**2, {"x": POINTS},
     ),
     "simpson": (lambda y: scipy.integrate.simpson(y, dx=0.5), POINTS**2, {"h": 0.5}),
+    "quad_vec": (
+        lambda y: scipy.integrate.quad_vec(lambda t: np.exp(-t * y), 0.0, 2.0)[0], POINTS,
+        {"a": 0.0, "b": 2.0, "f": lambda t: np.exp(-t * POINTS)},
+    ),
+    "dct": (scipy.fft.dct, POINTS, {"n": 7}),
+    "fftconvolve": (
+        lambda x: scipy.signal.fftconvolve(x, x**2), POINTS, {"a": POINTS, "b": POINTS**2},
+    ),
+    "map_coordinates": (
+        lambda y: scipy.ndimage.map_coordinates(y, [[0.3, 2.0, 4.9]], order=1), POINTS,
+        {"x": np.array([0.3, 2.0, 4.9])},
+    ),
+    "RegularGridInterpolator": (
+        lambda y: scipy.interpolate.RegularGridInterpolator((POINTS,), y)([[1.2], [2.0], [2.6]]),
+        POINTS**2, {"x": np.array([1.2, 2.0, 2.6]), "grid": POINTS},
+    ),
+    "Rotation": (
+        lambda v: scipy.spatial.transform.Rotation.from_rotvec(v).as_matrix(), POINTS[:3],
+        {"v": POINTS[:3]},
+    ),
     "cdist": (lambda x: distances.cdist(x, x[:2] ** 2), POINTS[:6].reshape(3, 2), {}),
     "pdist": (distances.pdist, POINTS[:6].reshape(3, 2), {}),
 }  # fmt: skip
@@ -77,12 +100,14 @@ def test_formulas_are_in_messages(name):
         ng.grad(lambda x: np.sum(call(x)))(argument)
     text = str(caught.value).partition("  try: ")[2].partition(f" in place of {name}")[0]
     formula, _, where = text.partition(", with ")
-    names: dict[str, Any] = {"np": np, "x": argument, "y": argument, **more}
+    names: dict[str, Any] = {"np": np, "ng": ng, "x": argument, "y": argument, **more}
     if name == "cdist":
         names["y"] = argument[:2] ** 2
-    if where:
-        exec(where, names)
-    found = eval(formula.partition(", of ")[0], names)
+    for line in filter(None, where.split(" and ")):
+        exec(line, names)
+    for end in (", of ", ", the matrix", " along each axis"):
+        formula = formula.partition(end)[0]
+    found = eval(formula, names)
     np.testing.assert_allclose(found, call(argument), rtol=1e-12)
 
 
@@ -94,6 +119,15 @@ def test_a_spline_is_its_coefficients():
     np.testing.assert_allclose(eval(formula[0], names), SPLINE(names["x"]), rtol=1e-12)
     with pytest.raises(GradientError, match=r"np\.interp\(x, xp, fp\)"):
         ng.grad(lambda x: np.sum(SPLINE(x)))(POINTS)
+
+
+def test_a_filter_is_a_convolution():
+    with pytest.raises(GradientError, match=r"ng\.signal\.convolve\(np\.pad") as caught:
+        ng.grad(lambda x: np.sum(scipy.ndimage.gaussian_filter(x, 0.8)))(POINTS)
+    formula = str(caught.value).partition("  try: ")[2].partition(", with the weights")[0]
+    weights = scipy.ndimage.gaussian_filter(np.eye(7)[3], 0.8)
+    found = eval(formula, {"np": np, "ng": ng, "x": POINTS, "r": 3, "weights": weights})
+    np.testing.assert_allclose(found, scipy.ndimage.gaussian_filter(POINTS, 0.8), rtol=1e-12)
 
 
 def test_a_sum_over_nodes_is_an_integral():

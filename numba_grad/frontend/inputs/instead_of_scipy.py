@@ -11,9 +11,11 @@ _SPARSE = (
     "are constants; np.bincount(rows, x * v[columns], n) for one of elements x"
 )
 _STEPS = "steps of Runge and Kutta in a loop, or in ng.scan"
+_CONVOLUTION = "ng.signal.convolve(a, b)"
 
-# By the function's package and name.
+# By the package, and the name of the function or of its class.
 _FUNCTIONS = {
+    "fft.dct": "2 * np.cos(np.pi * np.outer(np.arange(n), np.arange(n) + 0.5) / n) @ x",
     "integrate.trapezoid": "np.trapezoid(y, x)",
     "integrate.simpson": (
         "np.sum(y[:-2:2] + 4 * y[1:-1:2] + y[2::2]) * h / 3, of an odd number of points at "
@@ -24,9 +26,25 @@ _FUNCTIONS = {
         "np.sum(w * f((b + a) / 2 + (b - a) / 2 * t)) * (b - a) / 2, with t, w = "
         "np.polynomial.legendre.leggauss(20)"
     ),
+    "integrate.quad_vec": (
+        "sum(w * f((b + a) / 2 + (b - a) / 2 * t) for t, w in "
+        "zip(*np.polynomial.legendre.leggauss(20))) * (b - a) / 2"
+    ),
     "integrate.odeint": _STEPS,
     "integrate.solve_ivp": _STEPS,
+    "interpolate.RegularGridInterpolator": (
+        "(1 - t) * y[i] + t * y[i + 1] along each axis, with i = np.clip(np.searchsorted(grid, x) "
+        "- 1, 0, len(grid) - 2) and t = (x - grid[i]) / (grid[i + 1] - grid[i])"
+    ),
+    "ndimage.map_coordinates": (
+        "(1 - t) * y[i] + t * y[i + 1] along each axis, with i = np.floor(x).astype(int) and "
+        "t = x - i"
+    ),
+    "signal.fftconvolve": _CONVOLUTION,
     "signal.lfilter": "ng.scan of its recurrence",
+    "signal.oaconvolve": _CONVOLUTION,
+    "signal.sosfilt": "ng.scan of the recurrence of each section",
+    "spatial.Rotation": "ng.linalg.expm(np.cross(np.eye(3), v)), the matrix of a vector v,",
     "spatial.cdist": "np.linalg.norm(x[:, None] - y, axis=-1)",
     "spatial.pdist": (
         "np.linalg.norm(x[i] - x[j], axis=-1), with i, j = np.triu_indices(len(x), 1)"
@@ -77,6 +95,10 @@ _PACKAGES = {
     "A.T",
     "scipy.sparse.": _SPARSE,
     "scipy.stats.": "its formula, of NumPy's functions and those of scipy.special",
+    "scipy.ndimage.": (
+        "ng.signal.convolve(np.pad(x, r, mode='symmetric'), weights, mode='valid'), with the "
+        "weights of the filter, of radius r"
+    ),
     "scipy.interpolate.": (
         "np.interp(x, xp, fp) between points; of s = CubicSpline(xp, fp) "
         "np.sum(s.c[:, k] * (x - s.x[k]) ** np.arange(3, -1, -1)[:, None], axis=0), with "
@@ -108,10 +130,10 @@ def advice(frame: FrameType) -> str:
 
 
 def _of_function(frame: FrameType, module: str) -> str:
-    name = frame.f_code.co_name
+    name = frame.f_code.co_qualname.partition(".")[0]
     formula = _FUNCTIONS.get(f"{module.split('.')[1]}.{name}", "")
-    if not formula and module.startswith("scipy.stats."):
-        owner = frame.f_locals.get("self")
+    if module.startswith("scipy.stats."):
+        name, owner = frame.f_code.co_name, frame.f_locals.get("self")
         distribution = getattr(owner, "name", "")
         if not distribution:  # of vectors
             distribution = type(owner).__name__.removesuffix("_gen").removesuffix("_frozen")
