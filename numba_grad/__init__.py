@@ -66,6 +66,7 @@ from numba_grad.frontend.functions.nans import *
 from numba_grad.frontend.functions.numbers import *
 from numba_grad.frontend.functions.order_statistics import *
 from numba_grad.frontend.functions.padding import *
+from numba_grad.frontend.functions.powers import *
 from numba_grad.frontend.functions.ranges import *
 from numba_grad.frontend.functions.reductions import *
 from numba_grad.frontend.functions.samples import *

@@ -9,12 +9,12 @@ from numba_grad.autograd import forward_ad, function, graph
 from numba_grad.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from numba_grad.autograd.backward import backward, grad
 from numba_grad.autograd.function import Function
-from numba_grad.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from numba_grad.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from numba_grad.fresh_thread import imported
 
 if TYPE_CHECKING:
     from numba_grad.autograd import functional
+    from numba_grad.autograd.gradient_checks import GradcheckError, gradcheck, gradgradcheck
 
 __all__ = [
     "Function",
@@ -37,6 +37,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "functional":  # few programs need it
+    # Few programs need these.
+    if name == "functional":
         return imported("numba_grad.autograd.functional")
+    if name in ("GradcheckError", "gradcheck", "gradgradcheck"):
+        return getattr(imported("numba_grad.autograd.gradient_checks"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

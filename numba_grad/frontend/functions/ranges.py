@@ -12,8 +12,9 @@ import numpy as np
 from numba_grad.dtypes import INT64, kind_of, promoted
 from numba_grad.errors import explain
 from numba_grad.frontend.functions.creation import Shape, as_shape, result_of
-from numba_grad.frontend.functions.elementwise import floor, power, where
+from numba_grad.frontend.functions.elementwise import floor, where
 from numba_grad.frontend.functions.index_arrays import indices
+from numba_grad.frontend.functions.powers import power
 from numba_grad.frontend.functions.shapes import moveaxis
 from numba_grad.frontend.inputs.arrays import (
     ArrayLike,

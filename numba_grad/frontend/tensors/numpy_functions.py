@@ -13,6 +13,7 @@ from numba_grad.frontend.functions import (
     elementwise,
     indexing,
     numbers,
+    powers,
     shapes,
 )
 from numba_grad.frontend.inputs.arrays import as_node, value_of
@@ -25,6 +26,7 @@ Function = Callable[..., Any]
 of_ufunc: dict[np.ufunc, Function] = {
     **elementwise.of_ufunc,
     **numbers.of_ufunc,
+    **powers.of_ufunc,
     np.matmul: contractions.matmul,
     np.matvec: contractions.matvec,
     np.vecmat: contractions.vecmat,

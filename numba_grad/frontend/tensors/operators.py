@@ -12,6 +12,7 @@ from numba_grad.dtypes import can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
 from numba_grad.fresh_thread import imported
 from numba_grad.frontend.functions import contractions, elementwise
+from numba_grad.frontend.functions.powers import power_node
 from numba_grad.frontend.inputs.arrays import value_of
 from numba_grad.frontend.inputs.known_results import (
     Known,
@@ -42,7 +43,7 @@ _MOST_POWERS = 1 << 10
 
 def _power(x: Node, exponent: float) -> Node:
     """`x**exponent`, from now on in `_powers`."""
-    node = elementwise.power_node(x, exponent)
+    node = power_node(x, exponent)
     if exponent and node.inputs == (x,):
         if len(_powers) >= _MOST_POWERS:
             _powers.clear()
@@ -218,7 +219,7 @@ class Operators:
     __ixor__ = _in_place(np.bitwise_xor)
     __ilshift__ = _in_place(np.left_shift)
     __irshift__ = _in_place(np.right_shift)
-    __ipow__ = _assigning("power", elementwise.power_node)
+    __ipow__ = _assigning("power", power_node)
     __imatmul__ = _assigning("matmul", lambda x, y: contractions.matmul(x, y)._node)
 
     __neg__ = _unary(np.negative)
@@ -243,12 +244,12 @@ class Operators:
             return recorded_tensor(op, (x,), x.requires_grad, params, inferred)
         if not is_operand(exponent):
             return NotImplemented
-        return new_tensor(elementwise.power_node(self, exponent))
+        return new_tensor(power_node(self, exponent))
 
     def __rpow__(self, base: Any) -> "Tensor":
         if not is_operand(base):
             return NotImplemented
-        return new_tensor(elementwise.power_node(base, self))
+        return new_tensor(power_node(base, self))
 
     def __matmul__(self, other: Any) -> "Tensor":
         if is_operand(other):

@@ -12,7 +12,8 @@ from typing import Any, final
 import numpy as np
 
 from numba_grad.errors import explain
-from numba_grad.frontend.functions.elementwise import comparison_operands, power_node
+from numba_grad.frontend.functions.elementwise import comparison_operands
+from numba_grad.frontend.functions.powers import power_node
 from numba_grad.frontend.inputs.arrays import (
     DEFAULT_DTYPES,
     as_node,
