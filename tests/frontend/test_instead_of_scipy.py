@@ -7,6 +7,7 @@ import pytest
 import scipy.fft
 import scipy.integrate
 import scipy.interpolate
+import scipy.linalg
 import scipy.ndimage
 import scipy.signal
 import scipy.spatial.distance as distances
@@ -109,6 +110,56 @@ def test_formulas_are_in_messages(name):
         formula = formula.partition(end)[0]
     found = eval(formula, names)
     np.testing.assert_allclose(found, call(argument), rtol=1e-12)
+
+
+A, B = np.cov(np.sin(np.arange(40.0) ** 2).reshape(4, 10)), np.eye(4) + 0.1
+OF_MATRICES = {
+    "circulant": (POINTS, lambda c: scipy.linalg.circulant(c), {"n": 7}),
+    "cosm": (A, lambda a: scipy.linalg.cosm(a), {}),
+    "eigh_tridiagonal": (
+        POINTS, lambda d: scipy.linalg.eigh_tridiagonal(d, POINTS[1:])[0], {"e": POINTS[1:]},
+    ),
+    "expm_frechet": (A, lambda a: scipy.linalg.expm_frechet(a, B), {"e": B}),
+    "fractional_matrix_power": (
+        A, lambda a: scipy.linalg.fractional_matrix_power(a, 0.3), {"t": 0.3},
+    ),
+    "khatri_rao": (A, lambda a: scipy.linalg.khatri_rao(a, B), {"b": B}),
+    "logm": (A, lambda a: scipy.linalg.logm(a), {}),
+    "lu": (A, lambda a: scipy.linalg.lu(a, permute_l=False)[2], {"n": 4}),
+    "polar": (A - 1, lambda a: scipy.linalg.polar(a)[0], {}),
+    "sinm": (A, lambda a: scipy.linalg.sinm(a), {}),
+    "solve_continuous_lyapunov": (A, lambda a: scipy.linalg.solve_continuous_lyapunov(a, B), {}),
+    "solve_discrete_lyapunov": (
+        A, lambda a: scipy.linalg.solve_discrete_lyapunov(a, B, method="direct"), {"n": 4},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_MATRICES)
+def test_formulas_of_matrices(name):
+    argument, call, more = OF_MATRICES[name]
+    with pytest.raises(GradientError, match=f"in place of {name}") as caught:
+        ng.grad(lambda x: np.sum(call(x)[0]))(argument)
+    text = instead_of_scipy._FUNCTIONS[f"linalg.{name}"]
+    assert text in str(caught.value)
+    formula, _, where = text.partition(", with ")
+    names = {"np": np, "ng": ng, "a": argument, "c": argument, "d": argument, "q": B, **more}
+    if where:
+        exec(where, names)
+    formula = formula.partition(", of ")[0].rpartition(" and ")[2]
+    found, expected = eval(formula, names), call(argument)
+    if name == "eigh_tridiagonal":
+        found = found[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_eigenvalues_of_two_matrices():
+    with pytest.raises(ValueError, match=r"try: eigh\(c @ a @ c\.T\), with c = np\.linalg\.inv"):
+        ng.linalg.eigh(A, B)
+    c = np.linalg.inv(np.linalg.cholesky(B))
+    values, vectors = np.linalg.eigh(c @ A @ c.T)
+    np.testing.assert_allclose(values, scipy.linalg.eigh(A, B)[0], rtol=1e-12)
+    np.testing.assert_allclose(A @ c.T @ vectors, B @ c.T @ vectors * values, atol=1e-12)
 
 
 def test_a_spline_is_its_coefficients():

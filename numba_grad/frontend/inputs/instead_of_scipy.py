@@ -4,7 +4,8 @@ Formulas are of NumPy's functions and of those of `scipy.special` that have deri
 names of SciPy's own documentation; tests compare each with what it is for.
 """
 
-from types import FrameType
+from collections.abc import Iterator
+from types import FrameType, FunctionType
 
 _SPARSE = (
     "(A @ v) * x in place of (A * x) @ v, and x * v in place of diags(x) @ v, as sparse matrices "
@@ -35,6 +36,25 @@ _FUNCTIONS = {
     "interpolate.RegularGridInterpolator": (
         "(1 - t) * y[i] + t * y[i + 1] along each axis, with i = np.clip(np.searchsorted(grid, x) "
         "- 1, 0, len(grid) - 2) and t = (x - grid[i]) / (grid[i + 1] - grid[i])"
+    ),
+    "linalg.circulant": "c[(np.arange(n)[:, None] - np.arange(n)) % n]",
+    "linalg.cosm": "ng.linalg.expm(1j * a).real, of a real matrix,",
+    "linalg.eigh_tridiagonal": "np.linalg.eigh(np.diag(d) + np.diag(e, 1) + np.diag(e, -1))",
+    "linalg.expm_frechet": "ng.jvp(ng.linalg.expm, (a,), (e,))",
+    "linalg.fractional_matrix_power": (
+        "(v * w**t) @ v.T, of a symmetric matrix a, with w, v = np.linalg.eigh(a)"
+    ),
+    "linalg.khatri_rao": "(a[:, None] * b).reshape(-1, a.shape[1])",
+    "linalg.logm": "(v * np.log(w)) @ v.T, of a symmetric matrix a, with w, v = np.linalg.eigh(a)",
+    "linalg.lu": (
+        "np.tril(f, -1) + np.eye(n) and np.triu(f), of a square matrix a, with f = "
+        "ng.linalg.lu_factor(a)[0]"
+    ),
+    "linalg.polar": "u @ v, with u, s, v = np.linalg.svd(a, full_matrices=False)",
+    "linalg.sinm": "ng.linalg.expm(1j * a).imag, of a real matrix,",
+    "linalg.solve_continuous_lyapunov": "ng.linalg.solve_sylvester(a, a.T, q)",
+    "linalg.solve_discrete_lyapunov": (
+        "np.linalg.solve(np.eye(n * n) - np.kron(a, a), q.ravel()).reshape(n, n)"
     ),
     "ndimage.map_coordinates": (
         "(1 - t) * y[i] + t * y[i + 1] along each axis, with i = np.floor(x).astype(int) and "
@@ -130,8 +150,11 @@ def advice(frame: FrameType) -> str:
 
 
 def _of_function(frame: FrameType, module: str) -> str:
-    name = frame.f_code.co_qualname.partition(".")[0]
-    formula = _FUNCTIONS.get(f"{module.split('.')[1]}.{name}", "")
+    name, formula = "", ""
+    for package, name in _functions_of(frame, module):
+        formula = _FUNCTIONS.get(f"{package}.{name}", "")
+        if formula:
+            break
     if module.startswith("scipy.stats."):
         name, owner = frame.f_code.co_name, frame.f_locals.get("self")
         distribution = getattr(owner, "name", "")
@@ -140,3 +163,14 @@ def _of_function(frame: FrameType, module: str) -> str:
         name = f"{distribution}.{name}"
         formula = _DISTRIBUTIONS.get(name, "")
     return formula and f"{formula} in place of {name}(...)"
+
+
+def _functions_of(frame: FrameType, module: str) -> Iterator[tuple[str, str]]:
+    """Package and name of the function that the frame is of, or of its class, and of functions that
+    it wraps."""
+    code = frame.f_code
+    yield module.split(".")[1], code.co_qualname.partition(".")[0]
+    for variable in code.co_freevars:
+        wrapped = frame.f_locals.get(variable)
+        if isinstance(wrapped, FunctionType) and wrapped.__module__.startswith("scipy."):
+            yield wrapped.__module__.split(".")[1], wrapped.__name__

@@ -183,7 +183,19 @@ def eigvalsh(a: ArrayLike, UPLO: str = "L") -> "Tensor":
 
 def _is_lower(operation: str, uplo: str) -> bool:
     if str(uplo).upper() not in ("L", "U"):
-        raise ValueError(explain(operation, f"UPLO={uplo!r}", expected="'L' or 'U'"))
+        got = uplo if isinstance(uplo, str) else type(uplo).__name__
+        raise ValueError(
+            explain(
+                operation,
+                "UPLO says which triangle is read",
+                got={"UPLO": got},
+                expected="'L' or 'U'",
+                fix=""
+                if isinstance(uplo, str)
+                else f"{operation}(c @ a @ c.T), with c = np.linalg.inv(np.linalg.cholesky(b)), "
+                "for the eigenvalues of a with b",
+            )
+        )
     return uplo.upper() == "L"
 
 
