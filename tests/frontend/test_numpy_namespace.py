@@ -389,6 +389,20 @@ def test_checks_of_numpys_compare_values_without_their_gradients():
     assert ng.grad(f)(numpy.array([1.0, 2.0])).tolist() == [2.0, 4.0]
 
 
+INSTEAD_OF_CLASSES = {
+    "x[k] for k in np.ndindex(x.shape)": lambda x: sum(v for _, v in numpy.ndenumerate(x)),
+    "numba_grad.numpy.vectorize(...)": lambda x: numpy.vectorize(lambda v: v * v)(x).sum(),
+    "np.where(mask, 0.0, x)": lambda x: numpy.ma.masked_array(x, [True, False]).sum(),
+    "np.polyval(c[::-1], x)": lambda x: numpy.polynomial.Polynomial(x)(0.5),
+}
+
+
+@pytest.mark.parametrize("fix", INSTEAD_OF_CLASSES)
+def test_classes_of_numpys_that_take_no_tensors(fix):
+    with pytest.raises(GradientError, match=re.escape(f"try: {fix}, which has a gradient")):
+        ng.grad(INSTEAD_OF_CLASSES[fix])(numpy.array([1.0, 2.0]))
+
+
 def test_other_functions_of_the_same_name_are_not_recommended():
     def f(coefficients):
         return numpy.polynomial.polynomial.polyval(2.0, coefficients)

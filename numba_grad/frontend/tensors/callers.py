@@ -29,10 +29,15 @@ _SCIPYS_DEFAULT = {
 _WITH_MEANINGS_OF_THEIR_OWN = ("numpy.fft", "numpy.linalg", "numpy.ma", "numpy.polynomial")
 
 
+# By module, and the name of the function or of its class.
 _OTHER_NAMES = {
+    ("numpy.lib._function_base_impl", "vectorize"): "numba_grad.numpy.vectorize(...)",
+    ("numpy.lib._index_tricks_impl", "ndenumerate"): "x[k] for k in np.ndindex(x.shape)",
     ("numpy.lib._stride_tricks_impl", "as_strided"): (
         "np.lib.stride_tricks.sliding_window_view(x, window)"
     ),
+    ("numpy.ma.core", "MaskedArray"): "np.where(mask, 0.0, x)",
+    ("numpy.polynomial._polybase", "Polynomial"): "np.polyval(c[::-1], x)",
     ("numpy.polynomial.polynomial", "polyval"): "np.polyval(c[::-1], x)",
     ("scipy.fftpack._basic", "rfft"): "",  # real and imaginary parts in one array
     ("scipy.fftpack._basic", "irfft"): "",
@@ -97,9 +102,11 @@ def own_function_in_place_of_caller() -> str:
 
 
 def _functions_of(frame: FrameType) -> Iterator[tuple[str, str]]:
-    """Module and name of the function that the frame is of, and of one that it wraps."""
-    code = frame.f_code
-    yield frame.f_globals.get("__name__", ""), code.co_name
+    """Module and name of the function that the frame is of, or of its class, and of one that it
+    wraps."""
+    code, module = frame.f_code, frame.f_globals.get("__name__", "")
+    yield module, code.co_qualname.partition(".")[0]
+    yield module, type(frame.f_locals.get("self")).__name__
     for variable in code.co_freevars:
         wrapped = frame.f_locals.get(variable)
         if isinstance(wrapped, FunctionType):
