@@ -185,6 +185,29 @@ def _define_library_call(trace: LlvmTrace, kind: str, name: str, arity: int) -> 
     return symbol
 
 
+@immutable
+class VectorForm:
+    """A library call for the lanes of vectors that a mask has, each function as text."""
+
+    symbol: str  # vector(vectors of arguments, mask)
+    declarations: dict[str, tuple[str, tuple[str, ...]]]
+    definitions: dict[str, str]
+
+
+def vector_form(
+    kind: str, name: str, arity: int, lanes: int, definition: Definition | None = None
+) -> VectorForm:
+    """That of a function of the C library, or of a definition."""
+    trace = LlvmTrace(has_fma=False)
+    if definition is not None:
+        trace._define(definition)
+    scalar = _define_library_call(trace, kind, name, arity)
+    definitions = {k: text for k, text in trace.definitions.items() if k not in trace.kept}
+    symbol = f"{scalar}.lanes{lanes}"
+    definitions[symbol] = _lane_form(scalar, kind, arity, lanes)
+    return VectorForm(symbol, trace.declarations, definitions)
+
+
 def _lane_loop(symbol: str, kind: str, arity: int) -> str:
     """`void(pointer to each argument's lanes, mask)`: the result replaces the first argument."""
     parameters = ", ".join(f"ptr %p{k}" for k in range(arity))

@@ -126,9 +126,9 @@ class _Block:
 
     def _call_together(self, builder: ir.IRBuilder, calls: Sequence[CallInstr]) -> None:
         width = min(vector_bytes(), _LONGEST) // _BYTES[calls[0].type]
+        kind = ir.VectorType(calls[0].type, width)  # also of the last ones: one form to compile
         for first in range(0, len(calls), width):
             some = calls[first : first + width]
-            kind = ir.VectorType(some[0].type, 1 << (len(some) - 1).bit_length())
             places = zip(*[call.args for call in some], strict=True)
             arguments = [_vector(builder, kind, elements) for elements in places]
             results = builder.call(self._form(some[0].callee, kind, len(arguments)), arguments)

@@ -30,38 +30,13 @@ from numba_grad.compiler.elementary.registry import (
     ElementaryFunction,
 )
 from numba_grad.compiler.elementary.scalar import BOOL, FLOAT32, FLOAT64
-from numba_grad.compiler.kernel_language import calls_together
+from numba_grad.compiler.kernel_language import calls_together, vector_functions
 from numba_grad.compiler.kernel_language.intrinsics import accesses
 from numba_grad.compiler.kernel_language.registry import intrinsic, means
 from numba_grad.compiler.kernel_language.scalars import complex_parts, contracted, make_complex
+from numba_grad.compiler.kernel_language.text_functions import TextFunction, declare, function_type
 
 _LLVM_KIND = {types.float32: FLOAT32, types.float64: FLOAT64}
-_IR_TYPE = {
-    "float": ir.FloatType(),
-    "double": ir.DoubleType(),
-    "void": ir.VoidType(),
-    "ptr": ir.PointerType(),
-    **{f"i{n}": ir.IntType(n) for n in (1, 8, 16, 32, 64)},
-}
-
-
-def _ir_type(kind: str) -> ir.Type:
-    if kind.startswith("{"):
-        return ir.LiteralStructType([_IR_TYPE[k] for k in kind[1:-1].split(", ")])
-    return _IR_TYPE[kind]
-
-
-class _TextFunction(ir.Function):
-    """A function of the module that is text already."""
-
-    def __init__(self, module: ir.Module, function_type: ir.FunctionType, name: str, text: str):
-        self.text = text
-        self.calls: list[Any] = []  # instructions
-        self.name_of_form = ""  # for vectors, if it has one
-        super().__init__(module, function_type, name)
-
-    def descr(self, buf: list[str]) -> None:
-        buf.append(self.text)
 
 
 class _KeptFunctions(ir.GlobalVariable):
@@ -78,29 +53,23 @@ class _KeptFunctions(ir.GlobalVariable):
         )
 
 
-def _add_to_module(module: ir.Module, traced: WrittenFunction) -> _TextFunction:
+def _add_to_module(module: ir.Module, traced: WrittenFunction) -> TextFunction:
     """Declare and define what the traced function needs, unless the module has it already."""
     known: Any = module.globals.get(traced.symbol)
     if known is not None:
         return known
-    for symbol, (result, arguments) in traced.declarations.items():
-        if symbol not in module.globals:
-            ir.Function(module, _function_type(result, arguments), symbol)
+    declare(module, traced.declarations)
     has_vector_forms = module.numba_grad_has_vector_forms  # pyright: ignore[reportAttributeAccessIssue]
     for symbol, text in traced.definitions.items():
         if symbol not in module.globals and (has_vector_forms or symbol not in traced.kept):
-            _TextFunction(module, _function_type("void", ()), symbol, text)
+            TextFunction(module, function_type("void"), symbol, text)
     kept = module.globals.get("llvm.compiler.used")
     for symbol in traced.kept if has_vector_forms else ():
         if kept is None:
             kept = _KeptFunctions(module)
         if symbol not in kept.symbols:
             kept.symbols.append(symbol)
-    return _TextFunction(module, _function_type(*traced.signature), traced.symbol, traced.text)
-
-
-def _function_type(result: str, arguments: tuple[str, ...]) -> ir.FunctionType:
-    return ir.FunctionType(_ir_type(result), [_ir_type(k) for k in arguments])
+    return TextFunction(module, function_type(*traced.signature), traced.symbol, traced.text)
 
 
 @functools.cache
@@ -155,7 +124,7 @@ def _call(
     call = builder.call(called, values)
     called.calls.append(call)
     is_long = called.text.count("\n") > _LONGEST_INLINED
-    if family == FLOATING and is_long and _is_one_formula(_formula(function, numba_type)):
+    if family == FLOATING and is_long and function.name in _OF_VECTORS:
         called.name_of_form = function.name
     if builder.module.numba_grad_writes_vectors and is_long:
         call.attributes.add("noinline")  # of single elements: what is left of rows, rims
@@ -164,12 +133,8 @@ def _call(
 
 _LONGEST_INLINED = 8  # lines of functions where loops are vectors already: of an instruction
 _MOST_INLINED = 2
-
-
-def _is_one_formula(written: WrittenFunction) -> bool:
-    """Whether it has neither branches nor calls of functions, so that vectors can go through it."""
-    result, arguments = written.signature
-    return not written.definitions and " br i1 " not in written.text and result == arguments[0]
+# Also under other names of theirs.
+_OF_VECTORS = {FUNCTIONS[name].name for name in vector_functions.LONG}
 
 
 def join_calls(module: ir.Module) -> bool:
@@ -182,11 +147,11 @@ def join_calls(module: ir.Module) -> bool:
     names: dict[ir.Function, str] = {
         function: function.name_of_form
         for function in module.functions
-        if isinstance(function, _TextFunction) and function.name_of_form
+        if isinstance(function, TextFunction) and function.name_of_form
     }
     is_joined = bool(names) and calls_together.put_together(module, names, accesses(module))
     for function in module.functions:
-        if isinstance(function, _TextFunction) and " br i1 " in function.text:
+        if isinstance(function, TextFunction) and " br i1 " in function.text:
             for call in function.calls if len(function.calls) > _MOST_INLINED else ():
                 call.attributes.add("noinline")
     return is_joined

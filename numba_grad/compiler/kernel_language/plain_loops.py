@@ -24,9 +24,7 @@ _PLAIN_NAMES = frozenset(
         *("select", "reduce_add", "bool_", "cast", "inf", "nan", *_FLOATS, *_INTEGERS),
     )
 )
-# Functions that loops may call (`vector_functions.py`).
-_LONG_FUNCTIONS = vector_functions.LONG | {"absolute", "sqrt"}
-_FUNCTIONS = _LONG_FUNCTIONS | vector_functions.SHORT
+_FUNCTIONS = vector_functions.LONG | vector_functions.SHORT
 _OTHER_KINDS = frozenset(
     [ast.While, ast.Break, ast.Continue, ast.IfExp, ast.BoolOp, ast.Attribute, ast.AugAssign]
 )
@@ -84,6 +82,8 @@ def plain_element(
         return None
     conditions = {name for name, given in dtypes.items() if given == "bool_"}
     if functions and dtype in _INTEGERS:
+        return None
+    if "few_points" in names and functions - vector_functions.SHORT - vector_functions.FOR_FEW:
         return None
     for loop in loops:
         if not loop.is_plain(dtype in _INTEGERS, "stores_apart" in names):
@@ -279,7 +279,7 @@ class PlainLoop:
     @property
     def calls_functions(self) -> bool:
         """Of which single elements take long."""
-        return any(not _LONG_FUNCTIONS.isdisjoint(uses.names_in_value) for uses in self.uses)
+        return any(not vector_functions.LONG.isdisjoint(uses.names_in_value) for uses in self.uses)
 
     def reads_sum(self, statement: ast.stmt, uses: _Uses) -> bool:
         assert isinstance(statement, ast.Assign)

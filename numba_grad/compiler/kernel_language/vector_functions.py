@@ -1,18 +1,22 @@
 """Elementary functions of vectors, written where `vector_loops.py` is at.
 
 The formulas are those of scalars (`elementary/`), run on values that are vectors, so results have
-their bits. Those of angles are left to LLVM: what they do rarely is a branch, and `sin` and `cos`
-share what is before it only after its passes.
+their bits. What they do rarely, as `sin` of large numbers, is a function that looks for the lanes
+which need it.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 
+import functools
+import math
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 
 from numba_grad.compiler.code_generation import has_fma
 from numba_grad.compiler.elementary.formulas import FUNCTIONS
+from numba_grad.compiler.elementary.llvm_writer import vector_form
 from numba_grad.compiler.elementary.registry import FLOATING
 from numba_grad.compiler.elementary.scalar import (
     BOOL,
@@ -20,15 +24,33 @@ from numba_grad.compiler.elementary.scalar import (
     FLOAT64,
     INT32,
     INT64,
+    Definition,
     Number,
     ScalarBuilder,
     Value,
 )
+from numba_grad.compiler.kernel_language.text_functions import TextFunction, declare, function_type
 
-# Those of more than an instruction.
-LONG = frozenset(["exp", "expm1", "log", "log1p", "power", "sigmoid", "tanh"])
-CONDITIONS = frozenset(["isnan"])
-SHORT = CONDITIONS | {"sign", "maximum", "minimum"}
+CONDITIONS = frozenset(["isfinite", "isinf", "isnan"])
+# Of an instruction or few.
+SHORT = CONDITIONS | {"ceil", "copysign", "floor", "maximum", "minimum", "rint", "sign", "trunc"}
+# Of which single elements take long. What is missing calls functions of its own: Bessel functions,
+# incomplete ones, integrals.
+LONG = frozenset(
+    (
+        *("absolute", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh"),
+        *("beta", "betaln", "cbrt", "cos", "cosh", "digamma", "ellipe", "entr", "erf", "erfc"),
+        *("erfcinv", "erfcx", "erfinv", "exp", "exp2", "expm1", "floor_divide", "fmod", "gamma"),
+        *("gammaln", "hypot", "kl_div", "lambertw", "lambertw_below", "log", "log10", "log1p"),
+        *("log2", "log_ndtr", "log_sigmoid", "logit", "ndtr", "ndtri", "power", "rel_entr"),
+        *("remainder", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trigamma", "xlog1py"),
+        "xlogy",
+    )
+)
+# Those of them that are worth vectors where a loop has few points.
+FOR_FEW = frozenset(
+    ["absolute", "exp", "expm1", "log", "log1p", "power", "sigmoid", "sqrt", "tanh"]
+)
 _ELEMENTS = {
     BOOL: ir.IntType(1),
     INT32: ir.IntType(32),
@@ -42,10 +64,16 @@ _METHODS = {"and": "and_", "or": "or_"}  # of llvmlite's, where they have other 
 _COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
-def written(builder: ir.IRBuilder, name: str, arguments: list[Any]) -> Any:
+# What was written in a block, by operation and operands: `sin` and `cos` have much in common.
+Known = dict[tuple[Any, ...], Value]
+
+
+def written(
+    builder: ir.IRBuilder, name: str, arguments: list[Any], known: Known | None = None
+) -> Any:
     """The function of this name of vectors of floating numbers."""
     kind = arguments[0].type
-    writer = _VectorWriter(builder, kind.count)
+    writer = _VectorWriter(builder, kind.count, {} if known is None else known)
     values = [Value(writer, _KINDS[kind.element], argument) for argument in arguments]
     return FUNCTIONS[name].formulas[FLOATING](*values).name
 
@@ -56,21 +84,35 @@ class _VectorWriter(ScalarBuilder):
 
     has_fast_float64 = True
 
-    def __init__(self, builder: ir.IRBuilder, width: int) -> None:
-        self.builder, self.width = builder, width
+    def __init__(self, builder: ir.IRBuilder, width: int, known: Known) -> None:
+        self.builder, self.width, self.known = builder, width, known
         self.has_fma = has_fma()
 
     def type(self, kind: str) -> ir.VectorType:
         return ir.VectorType(_ELEMENTS[kind], self.width)
 
+    def once(self, kind: str, write: Callable[..., Any], operation: str, *operands: Any) -> Value:
+        """The value of an instruction, which the block has once."""
+        # Constants are compared by their text, which takes as long as to write it.
+        key = (kind, operation, *map(id, operands))
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = Value(self, kind, write(*operands))
+        return found
+
     def constant(self, kind: str, number: Number) -> Value:
         element = float(number) if kind in (FLOAT32, FLOAT64) else int(number)
-        one = ir.Constant(_ELEMENTS[kind], element)
-        return Value(self, kind, ir.Constant(self.type(kind), [one] * self.width))
+        key = (kind, "constant", element, math.copysign(1.0, element))
+        found = self.known.get(key)
+        if found is None:
+            one = ir.Constant(_ELEMENTS[kind], element)
+            constant = ir.Constant(self.type(kind), [one] * self.width)
+            found = self.known[key] = Value(self, kind, constant)
+        return found
 
     def binary(self, operation: str, x: Value, y: Value) -> Value:
         write = getattr(self.builder, _METHODS.get(operation, operation))
-        return Value(self, x.kind, write(x.name, y.name))
+        return self.once(x.kind, write, operation, x.name, y.name)
 
     def compare(self, operation: str, x: Value, y: Value) -> Value:
         builder, symbol = self.builder, _COMPARISONS[operation[-2:]]
@@ -78,23 +120,53 @@ class _VectorWriter(ScalarBuilder):
             write = builder.fcmp_ordered if operation[0] == "o" else builder.fcmp_unordered
         else:
             write = builder.icmp_unsigned if operation[0] == "u" else builder.icmp_signed
-        return Value(self, BOOL, write(symbol, x.name, y.name))
+        return self.once(BOOL, functools.partial(write, symbol), operation, x.name, y.name)
 
     def negate(self, x: Value) -> Value:
-        return Value(self, x.kind, self.builder.fneg(x.name))
+        return self.once(x.kind, self.builder.fneg, "fneg", x.name)
 
     def select(self, condition: Value, x: Value, y: Value) -> Value:
-        return Value(self, x.kind, self.builder.select(condition.name, x.name, y.name))
+        names = condition.name, x.name, y.name
+        return self.once(x.kind, self.builder.select, "select", *names)
 
     def convert(self, operation: str, x: Value, kind: str) -> Value:
-        return Value(self, kind, getattr(self.builder, operation)(x.name, self.type(kind)))
+        def write(name: Any) -> Any:
+            return getattr(self.builder, operation)(name, self.type(kind))
+
+        return self.once(kind, write, operation, x.name)
 
     def function(self, name: str, *arguments: Value) -> Value:
         kind = arguments[0].kind
         symbol = f"llvm.{name}.v{self.width}{_SUFFIXES[kind]}"
         module, vector = self.builder.module, self.type(kind)
-        called = module.globals.get(symbol)
-        if called is None:
-            function_type = ir.FunctionType(vector, [vector] * len(arguments))
-            called = ir.Function(module, function_type, symbol)
-        return Value(self, kind, self.builder.call(called, [x.name for x in arguments]))
+
+        def write(*names: Any) -> Any:
+            called = module.globals.get(symbol)
+            if called is None:
+                function_type = ir.FunctionType(vector, [vector] * len(arguments))
+                called = ir.Function(module, function_type, symbol)
+            return self.builder.call(called, names)
+
+        return self.once(kind, write, symbol, *[x.name for x in arguments])
+
+    def rarely(
+        self,
+        condition: Value,
+        usual: Value,
+        name: str,
+        *arguments: Value,
+        definition: Definition | None = None,
+    ) -> Value:
+        kind, module = usual.kind, self.builder.module
+        form = vector_form(kind, name, len(arguments), self.width, definition)
+        declare(module, form.declarations)
+        for symbol, text in form.definitions.items():
+            if symbol not in module.globals:
+                vector = self.type(kind)
+                is_form = symbol == form.symbol
+                of_vectors = ir.FunctionType(vector, [*[vector] * len(arguments), self.type(BOOL)])
+                own = of_vectors if is_form else function_type("void")
+                TextFunction(module, own, symbol, text)
+        operands = [*[x.name for x in arguments], condition.name]
+        rare = Value(self, kind, self.builder.call(module.globals[form.symbol], operands))
+        return self.select(condition, rare, usual)

@@ -102,6 +102,7 @@ class VectorLoop:
         self.lanes: dict[object, list[Any]] = {}
         self.copies: dict[Any, Any] = {}  # of a scalar in all elements of a vector
         self.values: dict[str, _Value] = {}
+        self.known_functions: vector_functions.Known = {}  # what those of this vector consist of
         self.index: Any = None
         self.mask: Any = None  # of the last vector
 
@@ -258,7 +259,7 @@ class VectorLoop:
 
     def vector_at(self, index: Any, sums: list[Any]) -> list[Any]:
         """Write what the elements from `index` on need; the sums after them."""
-        self.index = index
+        self.index, self.known_functions = index, {}
         results = dict(zip(self.loop.sums, sums, strict=True))
         for statement in self.loop.node.body:
             assert isinstance(statement, ast.Assign)
@@ -432,7 +433,7 @@ class VectorLoop:
                 return _Value(True, False, one)
             case ast.Call(func=ast.Name(id=name), args=arguments):
                 vectors = [self.number(argument) for argument in arguments]
-                value = vector_functions.written(self.builder, name, vectors)
+                value = vector_functions.written(self.builder, name, vectors, self.known_functions)
                 return _Value(True, name in vector_functions.CONDITIONS, value)
             case ast.Subscript():
                 return self.load(node)
