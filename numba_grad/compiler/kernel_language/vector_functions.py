@@ -33,7 +33,8 @@ from numba_grad.compiler.kernel_language.text_functions import TextFunction, dec
 
 CONDITIONS = frozenset(["isfinite", "isinf", "isnan"])
 # Of an instruction or few.
-SHORT = CONDITIONS | {"ceil", "copysign", "floor", "maximum", "minimum", "rint", "sign", "trunc"}
+SHORT = CONDITIONS | {"ceil", "copysign", "floor", "maximum", "minimum", "reciprocal", "rint"}
+SHORT |= {"sign", "trunc"}
 # Of which single elements take long. What is missing calls functions of its own: Bessel functions,
 # incomplete ones, integrals.
 LONG = frozenset(
