@@ -33,13 +33,17 @@ from numba_grad.compiler.kernel_language.text_functions import TextFunction, dec
 
 CONDITIONS = frozenset(["isfinite", "isinf", "isnan"])
 # Of an instruction or few.
-SHORT = CONDITIONS | {"ceil", "copysign", "floor", "maximum", "minimum", "reciprocal", "rint"}
-SHORT |= {"sign", "trunc"}
+SHORT = CONDITIONS | frozenset(
+    (
+        *("absolute", "ceil", "copysign", "floor", "maximum", "minimum"),
+        *("reciprocal", "rint", "sign", "trunc"),
+    )
+)
 # Of which single elements take long. What is missing calls functions of its own: Bessel functions,
 # incomplete ones, integrals.
 LONG = frozenset(
     (
-        *("absolute", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh"),
+        *("arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh"),
         *("beta", "betaln", "cbrt", "cos", "cosh", "digamma", "ellipe", "entr", "erf", "erfc"),
         *("erfcinv", "erfcx", "erfinv", "exp", "exp2", "expm1", "floor_divide", "fmod", "gamma"),
         *("gammaln", "hypot", "kl_div", "lambertw", "lambertw_below", "log", "log10", "log1p"),

@@ -135,11 +135,10 @@ class VectorLoop:
 
     @property
     def unrolled(self) -> int:
-        """Sums wait for each other: several in turn do not."""
-        if not self.loop.sums or self.is_long:
+        """Sums wait for each other, several in turn do not; functions take longer than that."""
+        if not self.loop.sums or self.is_long or self.loop.calls_functions:
             return 1
-        is_short = len(self.loop.node.body) <= _SHORT and not self.loop.calls_functions
-        return 4 if is_short else 2
+        return 4 if len(self.loop.node.body) <= _SHORT else 2
 
     def whole_vectors(self, first: Any, sums: list[Any], vectors: int) -> tuple[Any, list[Any]]:
         """Passes of so many vectors, from an index on: where they end, and the sums then."""
