@@ -15,6 +15,7 @@ from numba_grad.compiler.code_generation import has_masks, vector_bytes
 from numba_grad.compiler.elementary.formulas import FUNCTIONS
 from numba_grad.compiler.elementary.registry import FLOATING
 from numba_grad.compiler.kernel_language import (
+    front_end,
     plain_loops,
     sources,
     vector_functions,
@@ -301,6 +302,16 @@ def test_what_needs_none_of_llvms_passes():
     assert is_plain(loop("y[i] = x[i]"), dtype="int32")
     assert not is_plain(loop("y[i] = x[i] + x[i]"), dtype="int32")  # wraps
     assert not is_plain(loop("y[i] = x[i]"), dtype="float16")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_whole_numbers_in_the_text_are_numbers_of_the_loop(dtype):
+    text = source(
+        "    for i in range(lo, hi):\n        y[i] = select(x[i] == 0, 1, x[i])\n", dtype, ""
+    )
+    signature = "void(int64, int64, int64)"
+    function = front_end.ExportedFunction(text, "kernel", signature, "whole_numbers")
+    assert front_end.plain_module_for([function], "whole_numbers") is not None
 
 
 def test_what_is_around_loops_may_be_anything():

@@ -293,6 +293,9 @@ class VectorLoop:
         lowering.builder = self.builder
 
     def scalar(self, node: ast.expr) -> _Value:
+        is_float = isinstance(self.element, types.Float)
+        if is_float and isinstance(node, ast.Constant) and type(node.value) is int:  # of `v == 0`
+            return _Value(False, False, ir.Constant(self.vector.element, float(node.value)))
         found = self.scalars.get(node)
         if found is None:
             with self.before_the_loop():
