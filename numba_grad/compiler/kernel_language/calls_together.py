@@ -8,6 +8,7 @@ waits for no call first, then the first calls of each chain, what waits for thes
 
 # pyright: reportAttributeAccessIssue=false
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from llvmlite.ir.instructions import CallInstr, InsertValue, PhiInstr
 from numba_grad.compiler.code_generation import vector_bytes
 from numba_grad.compiler.kernel_language import vector_functions
 from numba_grad.compiler.kernel_language.instructions import QuickBuilder
+from numba_grad.compiler.kernel_language.text_functions import TextFunction
 
 # Of longer vectors calls take as long, or longer: numbers go in and come out one by one, and a call
 # keeps no register. Inlined, they are as fast, for twice the time to compile.
@@ -137,17 +139,34 @@ class _Block:
 
     def _form(self, function: ir.Function, kind: ir.VectorType, arity: int) -> ir.Function:
         """The function of vectors, which the module gets once."""
-        module = function.module
-        name = f"{function.name}.{kind.count}"
-        known = module.globals.get(name)
-        if known is None:
-            known = ir.Function(module, ir.FunctionType(kind, [kind] * arity), name)
-            known.linkage = "internal"
-            known.attributes.add("noinline")
-            builder = QuickBuilder(known.append_basic_block())
-            result = vector_functions.written(builder, self.names[function], list(known.args))
-            builder.ret(result)
-        return known
+        symbol = f"{function.name}.{kind.count}"
+        known = function.module.globals
+        if symbol not in known:
+            form = _form_of(symbol, self.names[function], kind.element, kind.count, arity)
+            for name, function_type, text in form:
+                if name not in known and text:
+                    TextFunction(function.module, function_type, name, text)
+                elif name not in known:
+                    ir.Function(function.module, function_type, name)
+        return known[symbol]
+
+
+@functools.cache
+def _form_of(
+    symbol: str, name: str, element: ir.Type, count: int, arity: int
+) -> list[tuple[str, ir.FunctionType, str]]:
+    """A function of vectors and what it needs: name, type, and text where it is no declaration."""
+    kind = ir.VectorType(element, count)
+    form = ir.Function(ir.Module(), ir.FunctionType(kind, [kind] * arity), symbol)
+    form.linkage = "internal"
+    form.attributes.add("noinline")
+    builder = QuickBuilder(form.append_basic_block())
+    builder.ret(vector_functions.written(builder, name, list(form.args)))
+    functions = form.module.functions
+    return [
+        (x.name, x.function_type, str(x) if x.blocks or isinstance(x, TextFunction) else "")
+        for x in functions
+    ]
 
 
 def _vector(builder: ir.IRBuilder, kind: ir.VectorType, elements: Sequence[Any]) -> Any:
