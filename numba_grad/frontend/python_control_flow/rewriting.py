@@ -262,8 +262,8 @@ def _code_named(name: str, code: types.CodeType) -> types.CodeType:
 
 
 class _Context:
-    """What the functions of one tree share. `of_elements`: those of `_OF_ELEMENTS` that are Python's
-    there, where NumPy's may have their names."""
+    """What the functions of one tree share. `of_elements`: those of `_OF_ELEMENTS` that are
+    Python's there, where NumPy's may have their names."""
 
     def __init__(
         self, file: str, class_name: str | None, sites: list[Site], of_elements: set[str]
