@@ -4,7 +4,9 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
 
 # Most tests are about fused kernels, which a small graph gets only after some runs. The default is
@@ -15,6 +17,25 @@ os.environ.setdefault("NUMBA_GRAD_ENGINE", "fused")
 from numba_grad.compiler.building import cache
 from numba_grad.config import configure
 from numba_grad.transforms import python_loops
+
+# Of each module with tests, its random generators, and their states when it had been imported.
+_generators: dict[ModuleType | None, list[tuple[np.random.BitGenerator, object]]] = {}
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    for item in session.items:
+        module = getattr(item, "module", None)
+        if module is not None and module not in _generators:
+            found = [x for x in vars(module).values() if isinstance(x, np.random.Generator)]
+            own = [x.bit_generator for x in found]
+            _generators[module] = [(x, x.state) for x in own]
+
+
+@pytest.hookimpl(tryfirst=True)  # before what fixtures draw
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test draws the same numbers whichever tests run before it."""
+    for generator, state in _generators.get(getattr(item, "module", None), ()):
+        generator.state = state
 
 
 @pytest.fixture(params=["reference", "native"])

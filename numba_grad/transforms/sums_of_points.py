@@ -76,15 +76,18 @@ def _added(output: Node, own: Node) -> Node | None:
     """The sum that a step adds to what it carries, if it does that; one of all of them, where it
     adds several over the same points."""
     terms: list[Node] = []
+    taken_apart: set[Node] = set()
     stack = [output]
     while stack:
         node = stack.pop()
-        if node.op.name == "add":
-            stack += reversed(node.inputs)
-        elif node.op.name == "to_device":  # to the host and back: the gradient of a number of its
-            stack += node.inputs
-        else:
+        # To the host and back: the gradient of a number of its.
+        if node.op.name not in ("add", "to_device"):
             terms.append(node)
+        elif node in taken_apart:  # as by the derivative of `x = x + x`: twice as many for each
+            return None
+        else:
+            taken_apart.add(node)
+            stack += reversed(node.inputs)
     if terms.count(own) != 1:
         return None
     total: Node | None = None

@@ -103,7 +103,8 @@ def test_kernels_of_users_count(capsys):
     with configure(log="compile"):
         operation(np.ones(4)).numpy()
     count = build.statistics().compilations - before + 1
-    assert capsys.readouterr().err.startswith(f"numba_grad: compiled {count} kernels in ")
+    # It alone, where other tests have compiled what else it takes.
+    assert capsys.readouterr().err.startswith(f"numba_grad: compiled {count} kernel")
 
 
 @pytest.mark.usefixtures("impatient")

@@ -211,6 +211,17 @@ def test_an_index_array_that_changes() -> None:
         np.testing.assert_array_equal(x[places].numpy(), [1.0, k % 3 + 2.0])
 
 
+def test_arrays_of_labels_are_no_operands() -> None:
+    x, y = np.arange(9.0).reshape(3, 3), np.ones((3, 3)) * [[1.0], [2.0], [3.0]]
+    a, b = ng.tensor(x), ng.tensor(y)
+    for order in ([0, 2], [2, 0], [0, 2], [2, 0]):
+        lists = [np.array(labels) for labels in ([0, 1], [1, 2], order)]
+        result = ng.einsum(a, lists[0], b, lists[1], lists[2])
+        np.testing.assert_array_equal(result.numpy(), np.einsum(x, lists[0], y, *lists[1:]))
+        compiled = ng.jit(lambda a, b, lists=lists: ng.einsum(a, lists[0], b, *lists[1:]))(x, y)
+        np.testing.assert_array_equal(compiled, result.numpy())
+
+
 def test_what_a_compiled_function_closes_over() -> None:
     places, weights = np.array([0, 2]), np.array([1.0, 2.0, 3.0])
 

@@ -693,6 +693,27 @@ def test_sums_over_some_values(x):
     np.testing.assert_allclose(found, ng.grad(lambda x: f(x)[0])(x), rtol=1e-13)
 
 
+def test_functions_that_have_the_names_of_pythons_own():
+    from numba_grad.numpy import all, any, round, sum
+
+    def f(x):
+        rows = [x, None, x * 2]
+        total = sum([row for row in rows if row is not None])
+        if any(x > 1, axis=0) and all(x < 9, axis=0):
+            total = total + 1
+        return round(total, decimals=1), sum(x, axis=0)
+
+    for x in ([0.51, 2.0], [0.21, 0.3]):
+        assert_as_in_python(f, (np.array(x),))
+
+
+def test_numbers_with_options():
+    def f(x):
+        return x * int("ff", base=16), round(2.345, ndigits=2)
+
+    assert_as_in_python(f, (0.5,))
+
+
 class Interval:
     def __init__(self, low, high):
         self.is_turned = low > high

@@ -278,6 +278,13 @@ def test_negative_arguments_of_gamma_functions():
         assert abs(found[3][k] - trigamma) <= 2.5 * eps * trigamma, number
 
 
+def test_digamma_is_accurate_where_its_terms_are_small():
+    x = -0.5 + np.array([0.0, 1e-15, -1e-9, 1e-4, -0.03, 0.05, 0.0384])
+    for number, found in zip(x, value_of("digamma", x), strict=True):
+        exact = mp.digamma(mp.mpf(float(number)))
+        assert abs(found - exact) <= 3 * float(np.finfo(np.float64).eps) * abs(exact), number
+
+
 def test_float32_does_not_overflow_on_the_way():
     x = np.array([2.8e38, -2.0e19], np.float32)
     np.testing.assert_allclose(

@@ -147,6 +147,16 @@ def test_slopes_of_bessel_k_at_the_ends():
         np.testing.assert_array_equal(slope(special.kv, k, v, x), expected[k])
     for f in (special.k0, special.k1, special.k0e, special.k1e):
         np.testing.assert_array_equal(slope(f, 0, np.array([0.0, -1.0, INF])), [-INF, NAN, 0])
+    # Next to 0, and of orders so large that K is infinite.
+    v = np.array([0.0, 0.5, 0.5, 3.0, -3.0, 1e20, -1e20, 1e308, 1e308])
+    x = np.array([1e-300, 1e-200, 1e-300, 1e-300, 1e-200, 1.0, 1.0, 1e10, INF])
+    root = np.sqrt(np.pi / 8)
+    close = [[0, None, None, INF, -INF, INF, -INF, INF, 0]]
+    close += [[-1e300, -root * 1e300, -INF, -INF, -INF, -INF, -INF, -INF, 0]]
+    for k in (0, 1):
+        known = [n for n, value in enumerate(close[k]) if value is not None]
+        wanted = np.array([close[k][n] for n in known], float)
+        np.testing.assert_allclose(slope(special.kve, k, v[known], x[known]), wanted, rtol=1e-12)
     # Where exp(-x) underflows, but K does not.
     ends = np.asarray(special.kv(np.array([1000.001, 999.999]), 800.0))
     wanted = (ends[0] - ends[1]) / 0.002

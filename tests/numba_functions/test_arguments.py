@@ -97,6 +97,17 @@ def test_functions_as_arguments_and_a_named_tuple_as_result():
         solve(lambda x: x, 1.5, slope_of_cubic)
 
 
+def with_a_bool(x):
+    return x * 2.0, True
+
+
+def test_a_bool_in_the_text_beside_other_results():
+    values, found = ng.differentiable(with_a_bool)(X)
+    np.testing.assert_array_equal(values.numpy(), 2.0 * X)
+    assert found.dtype == bool
+    assert found.item()
+
+
 def of_rest(x, *rest):
     total = np.sum(x * rest[0])
     return total * rest[1] ** len(rest)

@@ -108,7 +108,8 @@ def ranges_that_go_down(a, n):
         total = 0.5 * total + a[i]
     for i in np.arange(7, 2, -3):
         total += a[i - 3] * i
-    return total + np.arange(n, 3).size + np.arange(1, n, -2).size
+    total += np.arange(n, 3).size + np.arange(1, n, -2).size
+    return total + a[1] * np.arange(n - 9).size + np.arange(a.shape[0] - 9).size
 
 
 @case(X, Y)

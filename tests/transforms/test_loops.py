@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.graph.node import OPS, argument
+from numba_grad.graph.node import OPS, argument, record
+from numba_grad.graph.types import array_type
+from numba_grad.ops.families import axes_params
 from numba_grad.transforms import bodies
+from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.sums_of_points import carrying_points
 
 _RANDOM = np.random.default_rng(0)
 WEIGHTS = 0.2 * _RANDOM.normal(size=(20, 20))  # what is carried is too large for registers
@@ -95,6 +99,18 @@ def test_a_contribution_that_is_a_sum_of_equal_sums_is_walked_once(monkeypatch):
     # A step adds c[0] + c[1] + 2 * state.
     np.testing.assert_allclose(ng.grad(loss)(np.array([0.3, 0.4])), [13.0, 13.0], rtol=1e-12)
     assert len(added) < 40
+
+
+def test_a_sum_of_equal_sums_is_no_sum_of_points():
+    """Whose parts are 2**60."""
+    own, points = (argument(array_type(shape, np.dtype(float))) for shape in ((), (100,)))
+    added = record(OPS["sum"], (points,), axes_params((0,)))
+    total = OPS["add"](own, added)
+    assert carrying_points(CallTarget("step", [own, points], [total, points]), 1) is not None
+    for _ in range(60):
+        added = OPS["add"](added, added)
+    total = OPS["add"](own, added)
+    assert carrying_points(CallTarget("step", [own, points], [total, points]), 1) is None
 
 
 def test_a_contribution_may_be_a_sum_of_more_parts_than_calls_can_nest():

@@ -18,6 +18,7 @@ from numba_grad.compiler.elementary.scalar import (
     Definition,
     Value,
     absolute,
+    copy_sign,
     fma,
     library_call,
     polynomial,
@@ -217,7 +218,14 @@ def digamma(x: Value) -> Value:
 
     # digamma(-y) = digamma(y) + 1/y + pi cot(pi y)
     r = y - round_half_even(y)
-    cotangent = 1.0 / r - r * polynomial(r * r, form.cotangent)
+    # By r, or by what is left to 1/2, next to which it is small: a product with that.
+    left = 0.5 - absolute(r)
+    is_by_left = left < 0.25
+    square = select(is_by_left, left * left, r * r)
+    product = fma(-square, polynomial(square, form.cotangent), 1.0)
+    cotangent = select(is_by_left, math.pi**2 * copy_sign(left, r), product) / select(
+        is_by_left, product, r
+    )
     first = 1.0 / y
     reflected = select(y < 1.0, value, value + first) + select(r == 0, math.nan, cotangent)
     positive = select(y < 1.0, value - 1.0 / x, value)

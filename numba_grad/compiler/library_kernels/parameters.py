@@ -235,11 +235,15 @@ def kernel(args, lo, hi):
 """
 
 
+_LARGEST_ORDER = 1e160  # beyond it K is infinite for every finite argument
+
+
 def _bessel_k_source(dtype: np.dtype, by_v: int, by_x: int) -> str:
     """The integral by the trapezoidal rule, which converges exponentially: the integrand is even
     and analytic. From the largest exponential up, and then from there down.
 
-    Factors move the largest term up: no further than `farthest`.
+    Factors move the largest term up: no further than `farthest`, nor to where `rise` overflows. A
+    sum that is infinite stays so: steps of large orders are too small to come anywhere.
     """
     is_odd = by_v % 2 == 1
     factors = " * t" * by_v + " * rise" * by_x
@@ -258,18 +262,18 @@ def kernel(args, lo, hi):
         v = absolute(order)
         sign = {sign}
         result = nan
-        if v < inf and x == 0.0:
+        if v < inf and (x == 0.0 or (v > {_LARGEST_ORDER!r} and x > 0.0)):
             result = {at_pole}
         if v < inf and x == inf:
             result = 0.0
-        if v < inf and x >= {LEAST_ARGUMENT!r} and x < inf:
+        if v <= {_LARGEST_ORDER!r} and x >= {LEAST_ARGUMENT!r} and x < inf:
             larger = max(v, x)
             ratio = min(v, x) / larger
             size = larger * sqrt(1.0 + ratio * ratio)
             step = min(0.15, 0.5 / sqrt(size))
-            peak = max(0.0, log(v + size) - log(x))
+            peak = min(max(0.0, log(v + size) - log(x)), 700.0)
             more = min({by_x + 0.5 * by_v!r} / x, 1e300)
-            farthest = peak + log(1.0 + more + sqrt(more) * sqrt(more + 2.0))
+            farthest = min(peak + log(1.0 + more + sqrt(more) * sqrt(more + 2.0)), 705.0)
             first = floor(peak / step)
             total = 0.0
             k = first
@@ -282,7 +286,8 @@ def kernel(args, lo, hi):
                 term = exp(v * t - x * rise) * ({both}){factors}
                 term = select(k == 0.0, 0.5 * term, term)
                 total += term
-                if term <= 1e-18 * total and (direction < 0.0 or t >= farthest):
+                is_over = direction < 0.0 or t >= farthest or total == inf
+                if is_over and term <= 1e-18 * total:
                     k = select(direction > 0.0, first, 0.0)
                     direction = -1.0
                 k += direction

@@ -158,7 +158,7 @@ def _straight_kernel(
     read_or_written: dict[object, set[int]] = {}  # bytes
     for buffer, where, *_ in (*loads, *piece.body.stores):
         key, byte = places[buffer]
-        byte += where.literal * buffer.dtype.itemsize
+        byte += _elements_by_text(where) * buffer.dtype.itemsize
         read_or_written.setdefault(key, set()).add(byte)
     # Where in a memory each pointer is to.
     starts = {key: _starts_of_groups(sorted(found)) for key, found in read_or_written.items()}
@@ -185,7 +185,7 @@ def _straight_kernel(
 
     def at(buffer: Buffer, position: Index) -> tuple[Buffer, Index]:
         _, byte = places[buffer]
-        key = start_of(buffer, byte + position.literal * buffer.dtype.itemsize)
+        key = start_of(buffer, byte + _elements_by_text(position) * buffer.dtype.itemsize)
         elements = (byte - key[1]) // buffer.dtype.itemsize
         return buffers[key], position.shifted(elements, literal=True)
 
@@ -195,6 +195,12 @@ def _straight_kernel(
                 lets[number] = Let(name, Load(*at(*value)))
     piece.body.stores = [Store(*at(x.buffer, x.position), x.value) for x in piece.body.stores]
     return replace(kernel, words=words, buffers=list(buffers.values()))
+
+
+def _elements_by_text(position: Index) -> int:
+    """From where a memory begins, without what a kernel is told when it runs: never outside of the
+    memory, as `-2` of `c9 - 2` would be."""
+    return max(min(position.literal, position.constant), 0)
 
 
 def _starts_of_groups(numbers: Sequence[int]) -> list[int]:

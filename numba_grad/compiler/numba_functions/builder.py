@@ -65,6 +65,7 @@ class Builder:
         self._counts: dict[str, int] = {}
         self._taken: set[str] = set()
         self._shapes: dict[Memory, tuple[Value, ...]] = {}  # of arrays that are made here
+        self._lengths: set[Value] = set()  # of others
 
     def name(self, base: str) -> str:
         """A name that is not taken."""
@@ -186,8 +187,13 @@ class Builder:
         if known is not None:
             return known[axis]
         target = self.scalar("int64")
+        self._lengths.add(target)
         self.body.append(Size(target, memory, axis))
         return target
+
+    def is_length(self, value: Value) -> bool:
+        """Whether it is one of an array, which is never negative."""
+        return value in self._lengths
 
     def measure(self, memory: Memory) -> None:
         """Write its lengths here, for all that follows."""

@@ -6,6 +6,7 @@ domains_of   the domains of a graph, and which axis of its domain each index arr
 """
 
 import functools
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from math import inf, prod
 
@@ -115,6 +116,9 @@ class SelectedElements(NamedTuple):
 Domain = PairDomain | SelectedElements
 
 
+_Indices = tuple[tuple[Node, ...], tuple[int, ...]]  # and the lengths of the axes that they are for
+
+
 def domains_of(
     known: Mapping[Node, np.ndarray], nodes: Collection[Node]
 ) -> dict[Domain, dict[Node, int]]:
@@ -126,26 +130,33 @@ def domains_of(
     }
     pairs: dict[Domain, dict[Node, int]] = {}
     selections: dict[Domain, dict[Node, int]] = {}
-    readers: dict[tuple[tuple[Node, ...], tuple[int, ...]], set[tuple]] = {}
+    # Each use of an index array may be a leaf of its own.
+    alike: dict[bytes, list[Node]] = defaultdict(list)
+    for node, value in fit.items():
+        alike[value.tobytes()].append(node)
+    readers: dict[_Indices, set[tuple]] = defaultdict(set)
+    indices_with: dict[Node, dict[_Indices, None]] = defaultdict(dict)  # the first of them
     for node in nodes if fit else ():
         indices = tuple(indices_of(node))
         if indices and all(index in fit for index in indices):
-            sizes = node.inputs[0].shape[: len(indices)]
-            readers.setdefault((indices, sizes), set()).add((node.op, node.inputs))
+            key = indices, node.inputs[0].shape[: len(indices)]
+            readers[key].add((node.op, node.inputs))
+            indices_with[indices[0]][key] = None
     for indices, sizes in readers:
         roles = [_role(fit[x], size) for x, size in zip(indices, sizes, strict=True)]
         for index, role in zip(indices, roles, strict=True):
             if role is not None:
                 pairs.setdefault(role[0], {})[index] = role[1]
         if None in roles and len(selections) < _MOST_SELECTIONS:
-            # Each use of an index array may be a leaf of its own.
             axes = {
-                x: axis
-                for x, value in fit.items()
-                for axis, index in enumerate(indices)
-                if np.array_equal(value, fit[index])
+                x: axis for axis, index in enumerate(indices) for x in alike[fit[index].tobytes()]
             }
-            own = [y for key, y in readers.items() if key[1] == sizes and axes.keys() >= {*key[0]}]
+            own = [
+                readers[key]
+                for x in axes
+                for key in indices_with[x]
+                if key[1] == sizes and axes.keys() >= {*key[0]}
+            ]
             selection = _selection([fit[x] for x in indices], sizes, _times(own))
             if selection is not None and selection not in selections:
                 selections[selection] = axes

@@ -221,6 +221,9 @@ def _recorded(result: Any, operands: Sequence[Node], given: Sequence[Any]) -> An
         places[node] = len(places)
     if not fresh or fresh[-1] is not made:
         return _NEVER
+    # What is not read has been looked at, as arrays of labels that `einsum` is given.
+    if not known.issubset([x for node in fresh for x in node.inputs]):
+        return _NEVER
     recording = _Recording()
     recording.constants, recording.operations = constants, operations
     recording.shown, recording.steps = -1, ()

@@ -195,11 +195,13 @@ class Decisions:
                 found = self.conditional(number, is_better, _giving(x), _giving(found))
         return best if key is None else found
 
-    def any_or_all(self, number: int, function: Callable[..., Any], *values: Any) -> Any:
+    def any_or_all(
+        self, number: int, function: Callable[..., Any], *values: Any, **options: Any
+    ) -> Any:
         """`any(*values)` or `all(*values)`"""
         is_python = (function is any or function is all) and len(values) == 1
         if not is_python or type(values[0]) not in (list, tuple, GeneratorType):
-            return function(*values)
+            return function(*values, **options)
         found = None
         for x in values[0]:
             if not _is_undecided(x):
@@ -226,11 +228,13 @@ class Decisions:
                 return ordered[::-1] if options.get("reverse") else ordered
         return function(items, **options)
 
-    def number(self, number: int, function: Callable[..., Any], *values: Any) -> Any:
+    def number(
+        self, number: int, function: Callable[..., Any], *values: Any, **options: Any
+    ) -> Any:
         """`int(x)`, `float(x)`, `bool(x)`, `round(x)`."""
-        x = values[0] if len(values) == 1 and _is_undecided(values[0]) else None
+        x = values[0] if len(values) == 1 and not options and _is_undecided(values[0]) else None
         if x is None or function not in _NUMBERS or x.size != 1 or x.dtype.kind == "c":
-            return function(*values)
+            return function(*values, **options)
         if function is bool:
             return handle_like(True, condition_node(self._sites[number], x))
         node = reshape(x._node, ())

@@ -48,6 +48,8 @@ _OF_VALUES = {
     "int": "number",
     "round": "number",
 }
+# Of whose argument an element is left out if one that changes nothing is in its place.
+_OF_ELEMENTS = {"sum", "any", "all"}
 _COMPARISONS = {
     ast.Lt: "<",
     ast.LtE: "<=",
@@ -203,7 +205,8 @@ def _rewritten_code(key: _ByFile) -> tuple[types.CodeType, Decisions]:
     code = function.__code__
     source = source_of(function)
     tree, sites = source.tree, []
-    context = _Context(code.co_filename, source.class_name, sites)
+    hidden = _variables_of(code).union(function.__globals__)
+    context = _Context(code.co_filename, source.class_name, sites, _OF_ELEMENTS.difference(hidden))
     if isinstance(tree, ast.Lambda):
         returned = ast.copy_location(ast.Return(tree.body), tree.body)
         made = ast.FunctionDef("", tree.args, [returned], [], lineno=tree.lineno)
@@ -243,6 +246,12 @@ def _rewritten_code(key: _ByFile) -> tuple[types.CodeType, Decisions]:
     )
 
 
+def _variables_of(code: types.CodeType) -> set[str]:
+    """Those of a function and of what is in it."""
+    names = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    return names.union(*[_variables_of(x) for x in code.co_consts if isinstance(x, types.CodeType)])
+
+
 def _code_named(name: str, code: types.CodeType) -> types.CodeType:
     pending = [code]
     while True:
@@ -253,11 +262,15 @@ def _code_named(name: str, code: types.CodeType) -> types.CodeType:
 
 
 class _Context:
-    """What the functions of one tree share."""
+    """What the functions of one tree share. `of_elements`: those of `_OF_ELEMENTS` that are
+    Python's there, where NumPy's may have their names."""
 
-    def __init__(self, file: str, class_name: str | None, sites: list[Site]) -> None:
+    def __init__(
+        self, file: str, class_name: str | None, sites: list[Site], of_elements: set[str]
+    ) -> None:
         self.file = file
         self.sites = sites
+        self.of_elements = of_elements
         self._class = (class_name or "").lstrip("_")
 
     def mangled(self, name: str) -> str:
@@ -594,7 +607,8 @@ class _Function(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         if is_own_call(node):
             return node
-        _with_conditions_in_elements(node)
+        if isinstance(node.func, ast.Name) and node.func.id in self._context.of_elements:
+            _with_conditions_in_elements(node, node.func.id)
         self.generic_visit(node)
         is_super = isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args
         if is_super and self._depth and self._first_argument:  # which a part lacks
@@ -610,11 +624,10 @@ class _Function(ast.NodeTransformer):
         return node
 
 
-def _with_conditions_in_elements(call: ast.Call) -> None:
+def _with_conditions_in_elements(call: ast.Call, name: str) -> None:
     """`sum(x for x in xs if x > 0)` is `sum(x if x > 0 else 0 for x in xs)`, whose condition may be
     undecided; `any` and `all` take in as well what decides nothing."""
-    name = call.func.id if isinstance(call.func, ast.Name) else ""
-    if name not in ("sum", "any", "all") or len(call.args) != 1 or call.keywords:
+    if len(call.args) != 1 or call.keywords:
         return
     (items,) = call.args
     if not isinstance(items, ast.GeneratorExp | ast.ListComp):

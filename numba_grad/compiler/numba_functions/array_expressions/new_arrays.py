@@ -66,7 +66,7 @@ class NewArrays(ElementwiseFunctions):
         count = distance if size == 1 else define("floor_divide", distance, size, dtype="int64")
         if isinstance(start, int) and isinstance(stop, int):
             count = len(range(start, stop, step))
-        elif start != 0 or step != 1:
+        elif start != 0 or step != 1 or not self.builder.is_length(stop):
             count = define("most", count, 0)
         return self._evenly_spaced(start, step, count)
 

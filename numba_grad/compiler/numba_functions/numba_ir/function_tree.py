@@ -84,7 +84,7 @@ def _whole_function(plain: Any, arguments: Sequence[types.Type], findings: Findi
     check_copies(builder.body, findings, parameters)
     parts = flattened(result)
     parts = [part for part in parts if not isinstance(part, Known)]
-    is_mixed = len({part.dtype for part in parts if isinstance(part, Memory | View | Scalar)}) > 1
+    is_mixed = len({_dtype_of(part) for part in parts if _is_result(part)}) > 1
     returned = [_result(translation, part, is_mixed=is_mixed) for part in parts]
     bools = [m for m, part in zip(returned, parts, strict=True) if m.dtype != _dtype_of(part)]
     written_names = {s.name for s in written(builder.body)}
@@ -112,6 +112,10 @@ def _form_of_result(result: Meaning, numba_type: Any) -> Any:
     return [kind.__name__ if kind else "", list(getattr(kind, "_fields", ())), parts]
 
 
+def _is_result(part: Meaning) -> bool:
+    return isinstance(part, Memory | View | Scalar | bool | int | float)
+
+
 def _dtype_of(part: Memory | View | Value) -> str:
     return part.dtype if isinstance(part, Memory | View) else dtype_of(part)
 
@@ -120,7 +124,7 @@ def _result(translation: "Translation", part: Meaning, *, is_mixed: bool) -> Mem
     """A memory that nobody else writes to, with what is returned. Results of several dtypes lie in
     memory together, bools as integers."""
     builder = translation.builder
-    if not isinstance(part, Memory | View | Scalar | bool | int | float):
+    if not _is_result(part):
         raise translation.refused("what is returned here, neither array nor number,")
     dtype = _dtype_of(part)
     dtype = "int64" if is_mixed and dtype == "bool" else dtype
