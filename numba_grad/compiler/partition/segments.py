@@ -48,9 +48,9 @@ FEWEST_ALONE = 2
 FEWEST_REPEATS = 6
 FEWEST_NODES = 16
 FEWEST_NODES_OF_INNER_LOOP = 192
-# Nor are few short repetitions that need nothing of the ones before, but a sum: components, terms of
-# a sum, as many as an axis is written out of. Fused, they share what they read, and one kernel is
-# compiled. (Of more, there are too many arrays in a kernel: 25 windows took 1.8 of the time.)
+# Nor are few short repetitions that need nothing of the ones before, but a sum: components, terms
+# of a sum, as many as an axis is written out of. Fused, they share what they read, and one kernel
+# is compiled. (Of more, a kernel has too many arrays: 25 windows took 1.8 of the time.)
 MOST_TERMS = 16
 MOST_NODES_OF_TERMS = 64
 # Periods that are looked at, those of most nodes.
