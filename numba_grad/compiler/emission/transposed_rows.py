@@ -7,10 +7,13 @@ with these alone, its results are copied to where they belong.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from numba_grad.compiler.loop_nests.iteration_spaces import ONE, Factor, Index
 from numba_grad.compiler.loop_nests.kernel_ir import (
+    Apply,
     Body,
     Buffer,
     Let,
@@ -19,6 +22,8 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Piece,
     Store,
 )
+from numba_grad.compiler.scalar_expressions import functions_in
+from numba_grad.dtypes import INT64
 from numba_grad.immutable import immutable
 
 # Rows of a block: its local arrays stay in the first-level cache, and vector code has some turns.
@@ -50,9 +55,10 @@ class Copy:
 
 @dataclass(slots=True)
 class PieceInBlocks(Piece):
-    """A piece that runs in blocks of `ROWS_OF_BLOCK` rows: what comes in is copied, then the body
-    runs, then what goes out is copied."""
+    """A piece that runs in blocks of `ROWS_OF_BLOCK` rows: indices are tested and what comes in is
+    copied, then the body runs, then what goes out is copied."""
 
+    tests_in: Body = field(default_factory=Body)
     copies_in: tuple[Copy, ...] = ()
     copies_out: tuple[Copy, ...] = ()
 
@@ -130,11 +136,15 @@ def _transposed(
     if operations * (OF_COMPLEX if is_complex else 1) < FEWEST_OPERATIONS * components:
         return piece
     here = Index(((variable, ONE), (FIRST_ROW, Factor(-1, True))))
-    local_of = dict(zip([*loads, *stores], _locals(arrays, [*loads, *stores]), strict=True))
+    tests = _index_tests(body)
+    tested = {let.name for let in tests if _is_index_test(let)}
+    dtypes = [x.buffer.dtype for x in [*loads, *stores]] + [INT64] * len(tested)
+    local_of = dict(zip([*loads, *stores, *sorted(tested)], _locals(arrays, dtypes), strict=True))
 
     def from_local(let: Let) -> Let:
-        if isinstance(let.expression, Load) and let.expression in local_of:
-            return Let(let.name, Load(local_of[let.expression], here))
+        key = let.name if let.name in tested else let.expression
+        if isinstance(key, str | Load) and key in local_of:
+            return Let(let.name, Load(local_of[key], here))
         return let
 
     def to_local(store: Store) -> Store:
@@ -149,6 +159,7 @@ def _transposed(
             [to_local(store) for store in body.stores],
         ),
         piece.is_scalar,
+        Body(tests, stores=[Store(local_of[name], here, name) for name in sorted(tested)]),
         tuple([Copy(local_of[x], here, x.buffer, x.position) for x in loads]),
         tuple(
             [Copy(x.buffer, x.position, local_of[x], here, x.buffer in streamed) for x in stores]
@@ -156,12 +167,34 @@ def _transposed(
     )
 
 
-def _locals(arrays: list[Buffer], accesses: list[Load | Store]) -> list[Buffer]:
-    """A local array for each access; all pieces use the same."""
+def _index_tests(body: Body) -> list[Let]:
+    """Tests of indices, whose branch would leave all of the body scalar, with what they need; none
+    where that is more than what they read."""
+    made = {let.name: let for let in body.lets}
+    needed = [let.name for let in body.lets if _is_index_test(let)]
+    for name in needed:  # which grows
+        expression = made[name].expression
+        if isinstance(expression, Load):
+            names = [x for term, _ in expression.position.terms for x in term.split(" * ")]
+        elif isinstance(expression, Apply):
+            if not functions_in(expression.term) <= {"check_index", "cast"}:
+                return []
+            names = [x for _, x in expression.operands]
+        else:
+            names = []
+        needed += [x for x in dict.fromkeys(names) if x in made and x not in needed]
+    return [let for let in body.lets if let.name in needed]
+
+
+def _is_index_test(let: Let) -> bool:
+    return isinstance(let.expression, Apply) and "check_index" in functions_in(let.expression.term)
+
+
+def _locals(arrays: list[Buffer], dtypes: list[np.dtype]) -> list[Buffer]:
+    """A local array for each dtype; all pieces use the same."""
     free = list(arrays)
     result: list[Buffer] = []
-    for access in accesses:
-        dtype = access.buffer.dtype
+    for dtype in dtypes:
         local = next((local for local in free if local.dtype == dtype), None)
         if local is None:
             local = Buffer(f"r{len(arrays)}", LOCAL, dtype)

@@ -48,6 +48,7 @@ from numba_grad.transforms.repeated_views import without_repeated_views
 
 _op_of = attrgetter("op")
 _SUM = OPS["sum"]
+FEW_PLACES = 16  # that are named by an index array: an axis is written out of as many elements
 # Shorter index arrays are not looked at: to gather so few elements takes no time.
 FEWEST_PAIRS = 64
 FEWEST_SUMMED = 1024  # elements of a matrix of which sums may be joined
@@ -446,6 +447,9 @@ def _rules(nodes: Collection[Node], constants: Mapping[Node, Any]) -> list[Rule]
     if max(sizes, default=0) >= FEWEST_PAIRS:
         pairs = imported("numba_grad.compiler.passes.pairs_on_grids")
         rules.append(pairs.pairs_on_grids)
+    few = any(x.type.size <= FEW_PLACES and x.dtype.kind in "iu" for x in constants)
+    if OPS["scatter_add"] in operations or (few and OPS["gather"] in operations):
+        rules.append(imported("numba_grad.compiler.passes.known_places").known_places)
     return rules
 
 
