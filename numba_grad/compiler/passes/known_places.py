@@ -45,7 +45,8 @@ def known_places(outputs: list[Node], constants: Mapping[Node, np.ndarray]) -> l
         return _joined(node, constants) or _chosen(node, constants)
 
     with recording(False):
-        return substitute(outputs, {}, change)
+        found = substitute(outputs, {}, change)
+    return outputs if all(x is y for x, y in zip(found, outputs, strict=True)) else found
 
 
 # Few elements
