@@ -15,7 +15,7 @@ from numba_grad.dtypes import is_inexact
 from numba_grad.errors import TracingError, TracingWarning, explain
 from numba_grad.fresh_thread import imported
 from numba_grad.frontend.compiled_functions.call_arguments import ARRAYS, CallArguments
-from numba_grad.frontend.compiled_functions.specialization import Specialization
+from numba_grad.frontend.compiled_functions.specialization import Specialization, worth_comparing
 from numba_grad.frontend.compiled_functions.state_between_calls import (
     PlaceOfState,
     StandIns,
@@ -138,6 +138,7 @@ class FunctionTrace:
         captured, constants, reached, count = _before_trace(outputs, own, self._first)
         while not scope.communicates and _has_changed(outputs, own, reached, self._first, trace):
             captured, constants, reached, count = _before_trace(outputs, own, self._first)
+        trace.asked_for(worth_comparing(constants, reached))
         met = {x.node: x for x in trace.closed_over()}
         assigned_to = [self._stand_ins.assigned_to(x) for x in assigned]
         is_assigning = bool(assigned or changed)

@@ -453,6 +453,16 @@ def _rules(nodes: Collection[Node], constants: Mapping[Node, Any]) -> list[Rule]
     return rules
 
 
+def worth_comparing(constants: Iterable[Node], nodes: Iterable[Node]) -> list[Node]:
+    """Arrays that rules make more of than looking at each call whether they are as they were costs:
+    matrices such as `1 - np.eye(n)`, where there are sums over pairs."""
+    squares = [x for x in constants if _is_square(x) and isinstance(x.value, np.ndarray)]
+    if not squares or not _has_large_sums(nodes):
+        return []
+    written_out = imported("numba_grad.compiler.passes.written_out_diagonals")
+    return [x for x in squares if written_out.is_diagonal_matrix(x.value)]
+
+
 def _has_large_sums(nodes: Iterable[Node]) -> bool:
     """Whether two matrices of many elements are summed over one of their axes."""
     sums = [x for x in nodes if x.op is _SUM and x.shape and len(x.params["axes"]) == 1]
