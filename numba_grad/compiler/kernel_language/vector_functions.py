@@ -28,7 +28,10 @@ from numba_grad.compiler.elementary.scalar import (
 # Those of more than an instruction.
 LONG = frozenset(["exp", "expm1", "log", "log1p", "power", "sigmoid", "tanh"])
 CONDITIONS = frozenset(["isnan"])
-SHORT = CONDITIONS | {"sign", "maximum", "minimum"}
+# Of two values, by LLVM's functions. (An extreme of all passes is read behind its loop, which is
+# not plain then.)
+EXTREMES = frozenset(["reduce_maximum", "reduce_minimum"])
+SHORT = CONDITIONS | EXTREMES | {"sign", "maximum", "minimum"}
 _ELEMENTS = {
     BOOL: ir.IntType(1),
     INT32: ir.IntType(32),
@@ -47,6 +50,8 @@ def written(builder: ir.IRBuilder, name: str, arguments: list[Any]) -> Any:
     kind = arguments[0].type
     writer = _VectorWriter(builder, kind.count)
     values = [Value(writer, _KINDS[kind.element], argument) for argument in arguments]
+    if name in EXTREMES:
+        return writer.function(name.removeprefix("reduce_"), *values).name
     return FUNCTIONS[name].formulas[FLOATING](*values).name
 
 
