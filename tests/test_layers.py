@@ -45,6 +45,7 @@ SELDOM = {
     "numba_grad.compiler.control_flow.communications",
     "numba_grad.compiler.control_flow.joinable_steps",
     "numba_grad.compiler.passes.diagonals_of_products",
+    "numba_grad.compiler.passes.known_places",
     "numba_grad.compiler.passes.pairs_on_grids",
     "numba_grad.compiler.passes.row_and_column_sums",
     "numba_grad.compiler.passes.written_out_diagonals",

@@ -108,12 +108,11 @@ def test_a_batch_in_front():
 
 
 def test_forces_are_one_pass_with_the_energy():
-    identity = np.eye(COUNT)
+    identity, others = np.eye(COUNT), np.diag(np.linspace(1.0, 2.0, COUNT))
 
-    def energy(x, diagonal=None):
+    def energy(x, diagonal):
         difference = x[:, None, :] - x[None, :, :]
-        square = (difference * difference).sum(-1)
-        square = square + (identity if diagonal is None else diagonal)
+        square = (difference * difference).sum(-1) + diagonal
         sixth = 1.0 / (square * square * square)
         return (sixth * sixth - sixth).sum()
 
@@ -128,10 +127,13 @@ def test_forces_are_one_pass_with_the_energy():
         sixth = 1.0 / (square * square * square)
         return np.where(is_self, 0.0, sixth * sixth - sixth).sum()
 
-    for f in (without_diagonal, with_diagonal_of_its_own):
+    def with_one_from_outside(x):
+        return energy(x, identity)
+
+    for f in (without_diagonal, with_diagonal_of_its_own, with_one_from_outside):
         check(ng.value_and_grad(f), 3 * positions(COUNT, 3), passes=1)
     # An array that is read at each call, of which nobody knows that it is symmetric.
-    check(ng.value_and_grad(energy), 3 * positions(COUNT, 3), passes=2)
+    check(ng.value_and_grad(lambda x: energy(x, others)), 3 * positions(COUNT, 3), passes=2)
 
 
 @st.composite

@@ -93,6 +93,16 @@ def test_whatever_is_made_of_stacks(name):
         np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.usefixtures("not_compiled")
+@pytest.mark.parametrize("name", ["largest", "variance"])
+def test_windows_of_what_is_not_linear_are_read_where_they_are(name):
+    """Also by the derivative, which stores what each of them gets at most, and copies none."""
+    gradient = ng.jit(ng.grad(lambda u: np.sum(OTHERS[name](u, W) ** 2)))
+    lowered = gradient.lower(U)
+    assert not any("reshape" in kernel.name for kernel in lowered.kernels)
+    assert lowered.peak_memory <= 28 * U.nbytes
+
+
 def test_bits_of_stacks_do_not_depend_on_threads():
     gradients = value_and_gradients(WAYS["sum"][0])
     u = random.normal(size=(44, 52))

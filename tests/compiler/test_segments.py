@@ -125,6 +125,21 @@ def test_cuts_of_a_loop_are_periodic(period, reach):
     }
 
 
+@pytest.mark.parametrize(
+    ("repeats", "is_carried", "is_loop"), [(12, False, False), (12, True, True), (40, False, True)]
+)
+def test_few_terms_of_a_sum_are_no_loop(repeats, is_carried, is_loop):
+    """Terms are of three nodes, the last of which adds to the sum; what is carried on is the first
+    node of the term before."""
+    n = 3 * repeats
+    signatures = np.arange(n) % 3 + 1
+    edges = [(k - 1, k) for k in range(n) if k % 3] + [(k - 3, k) for k in range(5, n, 3)]
+    if is_carried:
+        edges += [(k - 2, k) for k in range(3, n, 3)]
+    edges.sort(key=lambda edge: edge[1])
+    assert (len(cut(signatures, np.array(edges))) > 2) == is_loop
+
+
 def test_periods_that_add_to_several_arrays_are_taken_together():
     """Of 15 nodes, of which some are added to the same nodes of the period before."""
     period, steps = 15, 60

@@ -148,3 +148,28 @@ def test_jacobians_of_rows_are_one_kernel():
     decay = np.exp(-a)
     expected = [-decay * b, decay, np.sin(d), c * np.cos(d), f, e]
     np.testing.assert_allclose(jacobian(p, x), np.stack(expected, axis=1), rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+def test_indices_are_tested_apart_from_functions(dtype):
+    """Whose vector code a branch would prevent."""
+
+    def f(x, i, j):
+        return np.tanh(x[i] * x[j]) + np.exp(x[j])
+
+    x = np.linspace(-1.0, 1.0, 10)
+    i, j = np.random.default_rng(0).integers(-10, 10, (2, 1000)).astype(dtype)
+    jitted = ng.jit(f)
+    [kernel] = jitted.lower(x, i, j).kernels
+    test = kernel.source.rindex("check_index(")
+    assert test < kernel.source.index("tanh(")
+    assert kernel.source.rindex("for ", 0, test) < kernel.source.index("for ", test)
+    np.testing.assert_allclose(jitted(x, i, j), f(x, i, j), rtol=1e-14)
+    j[777] = 10
+    with pytest.raises(IndexError, match="10"):
+        jitted(x, i, j)
+
+
+def test_indices_beside_arithmetic_are_tested_where_they_are_read():
+    kernel = ng.jit(lambda x, i: x[i] * 2 + 1).lower(np.ones(10), np.zeros(100, int)).kernels[0]
+    assert "first_row" not in kernel.source

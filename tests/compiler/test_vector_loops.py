@@ -200,7 +200,8 @@ def test_sums_of_functions(dtype, monkeypatch):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", sorted(plain_loops._FUNCTIONS))
 def test_functions_have_the_bits_of_scalar_code(name, dtype, monkeypatch):
-    second = ", w[0]" if FUNCTIONS[name].arity == 2 else ""
+    is_extreme = name in vector_functions.EXTREMES
+    second = ", w[0]" if is_extreme or FUNCTIONS[name].arity == 2 else ""
     value = f"{name}(x[i]{second})"
     is_condition = name in vector_functions.CONDITIONS
     body = f"""

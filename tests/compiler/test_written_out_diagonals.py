@@ -80,3 +80,18 @@ def test_a_constant_that_matrices_are_multiplied_by_stays():
     both = ng.value_and_grad(f)
     for got, expected in zip(ng.jit(both)(POINTS), both(POINTS), strict=True):
         np.testing.assert_allclose(got, np.asarray(expected), rtol=1e-12)
+
+
+def test_one_from_outside_is_compared_at_each_call():
+    others = 1 - np.eye(COUNT)
+
+    def forces(x):
+        return np.sum(others * np.tanh(squares(x)))
+
+    f, expected = ng.jit(ng.value_and_grad(forces)), ng.value_and_grad(forces)
+    [kernel, *_] = f.lower(POINTS).kernels
+    assert "* s" not in kernel.source
+    for change in (lambda: None, lambda: others.__setitem__((0, 1), 2), lambda: others.fill(0.5)):
+        change()
+        for got, known in zip(f(POINTS), expected(POINTS), strict=True):
+            np.testing.assert_allclose(got, np.asarray(known), rtol=1e-11, atol=1e-11)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.frontend.compiled_functions import specialization
 from numba_grad.graph.node import OPS, argument, leaf
 from numba_grad.graph.types import array_type
+from numba_grad.graph.walk import toposort
 from numba_grad.ops.families import broadcast_to, reshape
 from numba_grad.ops.index_expressions import take_index
 from numba_grad.ops.movement import permuted
@@ -199,6 +201,24 @@ def test_repetitions_that_have_hooks_or_differ_in_history_stay_apart():
     w = np.linspace(0.0, 1.0, 300)
     np.testing.assert_allclose(np.asarray(ng.grad(f)(w)), 5.0 * np.exp(w), rtol=1e-14)
     assert seen == [600.0]
+
+
+def test_what_is_left_out_is_no_part_of_the_program(monkeypatch):
+    """Else it would be compiled, and `lower()` would show other kernels than those that run."""
+
+    def sums(x, y):
+        return np.sum(np.sin(x * y)) + np.sum(np.cos(x * y))
+
+    given = []
+
+    def compile_program(inputs, outputs, reached, *others, **options):
+        given.append(set(reached) == set(toposort(outputs)))
+        return compiled(inputs, outputs, reached, *others, **options)
+
+    compiled = specialization.compile_program
+    monkeypatch.setattr(specialization, "compile_program", compile_program)
+    ng.jit(sums).lower(np.ones(300), np.ones(300))
+    assert given == [True]
 
 
 def test_what_is_larger_than_what_it_is_made_of_stays():

@@ -30,6 +30,7 @@ from numba_grad.compiler.loop_nests.kernel_ir import (
     Accumulator,
     Apply,
     Axis,
+    Body,
     Constant,
     Expression,
     IndexValue,
@@ -73,7 +74,7 @@ def emit(kernel: LoopNest) -> str:
         level_zero = [let for variant in kernel.variants for let in variant.lets[0]]
         _emit_lets(source, level_zero)
         if not kernel.axes:
-            _emit_body(source, kernel.variants[0].pieces[0])
+            _emit_body(source, kernel.variants[0].pieces[0].body)
         elif kernel.accumulates_in_memory:
             _emit_memory_reduction(source, kernel)
         elif kernel.accumulators:
@@ -295,7 +296,7 @@ def _emit_inner_loop(
         with source.block(f"for {inner.variable} in range({start}, {stop}):"):
             if piece.is_scalar:
                 source.line(f"{inner.variable} = opaque({inner.variable})")
-            _emit_body(source, piece, places)
+            _emit_body(source, piece.body, places)
 
 
 def _emit_common_body(
@@ -313,7 +314,7 @@ def _emit_common_body(
             stop = f"select(part < {number}, {stop}, {other_stop})"
         source.line(f"{first_of(inner.variable)} = {start}")
         with source.block(f"for {inner.variable} in range({first_of(inner.variable)}, {stop}):"):
-            _emit_body(source, variant.pieces[0], places)
+            _emit_body(source, variant.pieces[0].body, places)
 
 
 def _range_of(piece: Piece, inner: Axis, first: str, last: str) -> tuple[str, str]:
@@ -334,11 +335,12 @@ def _emit_blocks(
     source.line(f"stop_row = {stop}")
     with source.block(f"for {FIRST_ROW} in range({start}, stop_row, {ROWS_OF_BLOCK}):"):
         source.line(f"last_row = min({FIRST_ROW} + {ROWS_OF_BLOCK}, stop_row)")
-        if piece.copies_in:
+        if piece.copies_in or piece.tests_in.lets:
             with source.block(rows):
                 _emit_copies(source, piece.copies_in)
+                _emit_body(source, piece.tests_in)
         with source.block(rows):
-            _emit_body(source, piece)
+            _emit_body(source, piece.body)
         if piece.copies_out:
             with source.block(rows):
                 _emit_copies(source, piece.copies_out)
@@ -356,15 +358,15 @@ def _emit_copies(source: SourceText, copies: tuple[Copy, ...]) -> None:
             source.line(f"{target}[{where}] = {value}")
 
 
-def _emit_body(source: SourceText, piece: Piece, places: Mapping[str, str] = NO_PLACES) -> None:
+def _emit_body(source: SourceText, body: Body, places: Mapping[str, str] = NO_PLACES) -> None:
     """`places` of accumulators that are in memory."""
-    _emit_lets(source, piece.body.lets)
-    for update in piece.body.updates:
+    _emit_lets(source, body.lets)
+    for update in body.updates:
         place = places.get(update.name, update.name)
         if place != update.name:
             source.line(f"{update.name} = {place}")
         source.line(f"{place} = {expression_text(update.expression)}")
-    for store in piece.body.stores:
+    for store in body.stores:
         source.line(f"{store.buffer.name}[{index_text(store.position)}] = {store.value}")
 
 

@@ -12,7 +12,13 @@ from numba_grad.compiler.fusion.reading import Reading
 from numba_grad.compiler.library_kernels.operands import memory_operands
 from numba_grad.compiler.loop_nests.iteration_spaces import loop_axes, matching_groups
 from numba_grad.compiler.loop_nests.reductions import reduction_axes
-from numba_grad.compiler.partition.roles import ASSIGNMENTS, CONDITIONAL, OVERWRITES, is_library
+from numba_grad.compiler.partition.roles import (
+    ASSIGNMENTS,
+    CONDITIONAL,
+    FREE_FAMILIES,
+    OVERWRITES,
+    is_library,
+)
 from numba_grad.compiler.partition.segments import FEW_BYTES
 from numba_grad.graph.node import Node
 from numba_grad.immutable import NamedTuple
@@ -106,7 +112,7 @@ class Roots:
             elif self.is_loop_reduction(node):
                 self.nodes.add(node)
             elif node.op.name == "gather":
-                if node.inputs[0].op.family != "movement":
+                if node.inputs[0].op.family not in FREE_FAMILIES:
                     self.add_root(node.inputs[0])
             elif node.op.name == "reshape" and self.untangles_loops(node):
                 self.add_root(node.inputs[0])

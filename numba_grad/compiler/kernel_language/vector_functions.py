@@ -32,13 +32,16 @@ from numba_grad.compiler.elementary.scalar import (
 from numba_grad.compiler.kernel_language.text_functions import TextFunction, declare, function_type
 
 CONDITIONS = frozenset(["isfinite", "isinf", "isnan"])
-# Of an instruction or few.
-SHORT = CONDITIONS | frozenset(
+# Of two values, by LLVM's functions. (An extreme of all passes is read behind its loop, which is
+# not plain then.)
+EXTREMES = frozenset(["reduce_maximum", "reduce_minimum"])
+_OF_FEW_INSTRUCTIONS = frozenset(
     (
         *("absolute", "ceil", "copysign", "floor", "maximum", "minimum"),
         *("reciprocal", "rint", "sign", "trunc"),
     )
 )
+SHORT = CONDITIONS | EXTREMES | _OF_FEW_INSTRUCTIONS
 # Of which single elements take long. What is missing calls functions of its own: Bessel functions,
 # incomplete ones, integrals.
 LONG = frozenset(
@@ -53,9 +56,7 @@ LONG = frozenset(
     )
 )
 # Those of them that are worth vectors where a loop has few points.
-FOR_FEW = frozenset(
-    ["absolute", "exp", "expm1", "log", "log1p", "power", "sigmoid", "sqrt", "tanh"]
-)
+FOR_FEW = frozenset(["exp", "expm1", "log", "log1p", "power", "sigmoid", "sqrt", "tanh"])
 _ELEMENTS = {
     BOOL: ir.IntType(1),
     INT32: ir.IntType(32),
@@ -80,6 +81,8 @@ def written(
     kind = arguments[0].type
     writer = _VectorWriter(builder, kind.count, {} if known is None else known)
     values = [Value(writer, _KINDS[kind.element], argument) for argument in arguments]
+    if name in EXTREMES:
+        return writer.function(name.removeprefix("reduce_"), *values).name
     return FUNCTIONS[name].formulas[FLOATING](*values).name
 
 

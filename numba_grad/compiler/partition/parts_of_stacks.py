@@ -12,7 +12,6 @@ slices of single windows.
 
 import itertools
 import math
-from collections.abc import Container
 
 import numpy as np
 
@@ -79,7 +78,6 @@ def _split_values(graph: FlatGraph, stacks: list[int]) -> dict[int, int]:
     axes = {k: nodes[k].params["axis"] - len(nodes[k].shape) for k in stacks}
     counts = {len(graph.reads(k)) for k in stacks}
     given = {*graph.inputs}
-    made_of_stacks = {*stacks}
     readers: dict[int, list[int]] = {}
     for k, node in enumerate(nodes):
         if k in given:
@@ -91,8 +89,6 @@ def _split_values(graph: FlatGraph, stacks: list[int]) -> dict[int, int]:
                 axis = _stretched(node, nodes[reads[0]], counts)
             if axis is not None:
                 axes[k] = axis
-                if not made_of_stacks.isdisjoint(reads):
-                    made_of_stacks.add(k)
         for x in reads:
             if x in axes:
                 readers.setdefault(x, []).append(k)
@@ -101,11 +97,8 @@ def _split_values(graph: FlatGraph, stacks: list[int]) -> dict[int, int]:
     for k in sorted(axes, reverse=True):
         if k in whole or k not in readers:
             continue
-        # Cotangents of what is not linear in the windows are no faster than with a copy: they are
-        # stored.
-        readable = ("slice", *_JOINED_BY) if k not in made_of_stacks else _JOINED_BY
         others = [x for x in readers[k] if x not in split or x in stacks]
-        if all(_reads_windows(nodes[x], nodes[k], axes[k], readable) for x in others):
+        if all(_reads_windows(nodes[x], nodes[k], axes[k]) for x in others):
             split[k] = axes[k]
     return split
 
@@ -140,14 +133,15 @@ def _stretched(node: Node, x: Node, counts: set[int]) -> int | None:
     return None
 
 
-def _reads_windows(node: Node, x: Node, axis: int, names: Container[str]) -> bool:
-    """Whether `node` is one of these operations, and reads `x` as one window, as a sum of windows,
-    or as a number for each."""
-    if node.op.name not in names or node.dtype != x.dtype:
+def _reads_windows(node: Node, x: Node, axis: int) -> bool:
+    """Whether `node` reads `x` as one window, as a sum of windows, or as a number for each."""
+    if node.dtype != x.dtype:
         return False
     number = axis + len(x.shape)
     if node.op.name == "slice":
         return node.params["sizes"][number] == 1
+    if node.op.name not in _JOINED_BY:
+        return False
     return number in node.params["axes"] or node.type.size == x.shape[axis]
 
 

@@ -11,6 +11,7 @@ its neighbourhood alone, first the number of values that cross it, then a hash; 
 no position within half a window has a lower score. Nothing far away moves such a cut.
 """
 
+import collections
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -47,6 +48,11 @@ FEWEST_ALONE = 2
 FEWEST_REPEATS = 6
 FEWEST_NODES = 16
 FEWEST_NODES_OF_INNER_LOOP = 192
+# Nor are few short repetitions that need nothing of the ones before, but a sum: components, terms
+# of a sum, as many as an axis is written out of. Fused, they share what they read, and one kernel
+# is compiled. (Of more, a kernel has too many arrays: 25 windows took 1.8 of the time.)
+MOST_TERMS = 16
+MOST_NODES_OF_TERMS = 64
 # Periods that are looked at, those of most nodes.
 MOST_PERIODS = 12
 FACTORS = (1, 2, 3, 4)
@@ -143,6 +149,29 @@ class Stretch(NamedTuple):
     stop: int
     period: int
 
+    @property
+    def is_short(self) -> bool:
+        nodes = self.stop - self.start
+        return nodes < MOST_NODES_OF_TERMS and nodes // self.period <= MOST_TERMS
+
+
+def _is_carried_on(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray) -> bool:
+    """Whether periods need what the ones before have computed, but for sums: what one adds to what
+    the one before has added to, and nobody else has read."""
+    period = stretch.period
+    first = stretch.start + period
+    low, high = np.searchsorted(edges[:, 1], [first + period, first + 4 * period])
+    last = np.searchsorted(edges[:, 1], stretch.stop)
+    reads = collections.Counter(edges[low:last, 0].tolist())
+    operands = collections.Counter(edges[low:high, 1].tolist())
+    reached = set(range(first, first + period))
+    for source, user in edges[low:high].tolist():
+        is_alike = signatures[source] == signatures[user]
+        is_sum = is_alike and reads[source] == 1 and operands[user] > 1
+        if source in reached and not is_sum:
+            reached.add(user)
+    return any(k in reached for k in range(first + 3 * period, first + 4 * period))
+
 
 def _stretches(signatures: np.ndarray, edges: np.ndarray) -> list[Stretch]:
     """The loops of a graph, in order."""
@@ -158,7 +187,10 @@ def _stretches(signatures: np.ndarray, edges: np.ndarray) -> list[Stretch]:
             repeats = (h[period:] == h[:-period]) & ~is_taken[period:] & ~is_taken[:-period]
             shortest = max(fewest, FEWEST_REPEATS * period) - period
             for start, stop in _runs(repeats, shortest):
-                result.append(Stretch(start, stop + period, period))
+                stretch = Stretch(start, stop + period, period)
+                if stretch.is_short and not _is_carried_on(stretch, signatures, edges):
+                    continue
+                result.append(stretch)
                 is_taken[start : stop + period] = True
     return sorted(result, key=lambda stretch: stretch.start)
 

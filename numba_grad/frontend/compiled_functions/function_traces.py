@@ -15,7 +15,7 @@ from numba_grad.dtypes import is_inexact
 from numba_grad.errors import TracingError, TracingWarning, explain
 from numba_grad.fresh_thread import imported
 from numba_grad.frontend.compiled_functions.call_arguments import ARRAYS, CallArguments
-from numba_grad.frontend.compiled_functions.specialization import Specialization
+from numba_grad.frontend.compiled_functions.specialization import Specialization, worth_comparing
 from numba_grad.frontend.compiled_functions.state_between_calls import (
     PlaceOfState,
     StandIns,
@@ -136,8 +136,9 @@ class FunctionTrace:
             outputs.append(last_token)
         own = set(arguments)
         captured, constants, reached, count = _before_trace(outputs, own, self._first)
-        while not scope.communicates and _has_rerolled(outputs, own, reached, self._first, trace):
+        while not scope.communicates and _has_changed(outputs, own, reached, self._first, trace):
             captured, constants, reached, count = _before_trace(outputs, own, self._first)
+        trace.asked_for(worth_comparing(constants, reached))
         met = {x.node: x for x in trace.closed_over()}
         assigned_to = [self._stand_ins.assigned_to(x) for x in assigned]
         is_assigning = bool(assigned or changed)
@@ -301,21 +302,23 @@ def rewritten(f: Callable[..., Any]) -> Callable[..., Any]:
     return imported("numba_grad.frontend.python_control_flow.rewriting").with_control_flow(f)
 
 
-def _has_rerolled(
+def _has_changed(
     outputs: Sequence[Node], arguments: set[Node], reached: set[Node], first: int, trace: Trace
 ) -> bool:
-    """Make a loop of steps that the function has recorded one by one, if there are such steps."""
+    """Make a loop of steps that the function has recorded one by one, if there are such steps, and
+    leave out what it has recorded twice. Whether other nodes than `reached` are reached then."""
     pending = {x for x in reached if x.value is None and x.serial >= first}
     # Between an item and its value, which steps may have computed, is what it is an item of.
     pending.update([x.inputs[0] for x in pending if x.op is item])
     fixed = {*outputs, *arguments}
     nodes = without_repetitions(in_order_of_recording(pending), fixed, trace, LARGEST_VALUE)
+    has_fewer = len(nodes) < len(pending)
     if len(trace.not_looked_through(nodes)) < FEWEST_NODES_COMPILED:
-        return False  # where steps are no loop, those of their derivative are none
+        return has_fewer  # where steps are no loop, those of their derivative are none
     found = loop_in(nodes, fixed, known_body, trace, is_compiled=True)
     if found is not None:
         found.rewire(nodes, outputs)
-    return found is not None
+    return has_fewer or found is not None
 
 
 def _before_trace(

@@ -48,6 +48,7 @@ from numba_grad.transforms.repeated_views import without_repeated_views
 
 _op_of = attrgetter("op")
 _SUM = OPS["sum"]
+FEW_PLACES = 16  # that are named by an index array: an axis is written out of as many elements
 # Shorter index arrays are not looked at: to gather so few elements takes no time.
 FEWEST_PAIRS = 64
 FEWEST_SUMMED = 1024  # elements of a matrix of which sums may be joined
@@ -446,7 +447,20 @@ def _rules(nodes: Collection[Node], constants: Mapping[Node, Any]) -> list[Rule]
     if max(sizes, default=0) >= FEWEST_PAIRS:
         pairs = imported("numba_grad.compiler.passes.pairs_on_grids")
         rules.append(pairs.pairs_on_grids)
+    few = any(x.type.size <= FEW_PLACES and x.dtype.kind in "iu" for x in constants)
+    if OPS["scatter_add"] in operations or (few and OPS["gather"] in operations):
+        rules.append(imported("numba_grad.compiler.passes.known_places").known_places)
     return rules
+
+
+def worth_comparing(constants: Iterable[Node], nodes: Iterable[Node]) -> list[Node]:
+    """Arrays that rules make more of than looking at each call whether they are as they were costs:
+    matrices such as `1 - np.eye(n)`, where there are sums over pairs."""
+    squares = [x for x in constants if _is_square(x) and isinstance(x.value, np.ndarray)]
+    if not squares or not _has_large_sums(nodes):
+        return []
+    written_out = imported("numba_grad.compiler.passes.written_out_diagonals")
+    return [x for x in squares if written_out.is_diagonal_matrix(x.value)]
 
 
 def _has_large_sums(nodes: Iterable[Node]) -> bool:
