@@ -48,6 +48,7 @@ SELDOM = {
     "numba_grad.compiler.passes.known_places",
     "numba_grad.compiler.passes.pairs_on_grids",
     "numba_grad.compiler.passes.row_and_column_sums",
+    "numba_grad.compiler.passes.windows_in_a_row",
     "numba_grad.compiler.passes.written_out_diagonals",
     "numba_grad.compiler.steps.custom_kernel_steps",
     "numba_grad.frontend.compiled_functions.lowered",

@@ -136,8 +136,11 @@ class FunctionTrace:
             outputs.append(last_token)
         own = set(arguments)
         captured, constants, reached, count = _before_trace(outputs, own, self._first)
-        while not scope.communicates and _has_changed(outputs, own, reached, self._first, trace):
-            captured, constants, reached, count = _before_trace(outputs, own, self._first)
+        has_loop = not scope.communicates
+        while has_loop:
+            has_loop, has_fewer = _rerolled(outputs, own, reached, self._first, trace)
+            if has_loop or has_fewer:
+                captured, constants, reached, count = _before_trace(outputs, own, self._first)
         trace.asked_for(worth_comparing(constants, reached))
         met = {x.node: x for x in trace.closed_over()}
         assigned_to = [self._stand_ins.assigned_to(x) for x in assigned]
@@ -302,11 +305,11 @@ def rewritten(f: Callable[..., Any]) -> Callable[..., Any]:
     return imported("numba_grad.frontend.python_control_flow.rewriting").with_control_flow(f)
 
 
-def _has_changed(
+def _rerolled(
     outputs: Sequence[Node], arguments: set[Node], reached: set[Node], first: int, trace: Trace
-) -> bool:
-    """Make a loop of steps that the function has recorded one by one, if there are such steps, and
-    leave out what it has recorded twice. Whether other nodes than `reached` are reached then."""
+) -> tuple[bool, bool]:
+    """Leave out what the function has recorded twice, and make a loop of steps that it has recorded
+    one by one. Whether there were such steps, and whether less than `reached` is reached now."""
     pending = {x for x in reached if x.value is None and x.serial >= first}
     # Between an item and its value, which steps may have computed, is what it is an item of.
     pending.update([x.inputs[0] for x in pending if x.op is item])
@@ -314,11 +317,11 @@ def _has_changed(
     nodes = without_repetitions(in_order_of_recording(pending), fixed, trace, LARGEST_VALUE)
     has_fewer = len(nodes) < len(pending)
     if len(trace.not_looked_through(nodes)) < FEWEST_NODES_COMPILED:
-        return has_fewer  # where steps are no loop, those of their derivative are none
+        return False, has_fewer  # where steps are no loop, those of their derivative are none
     found = loop_in(nodes, fixed, known_body, trace, is_compiled=True)
     if found is not None:
         found.rewire(nodes, outputs)
-    return has_fewer or found is not None
+    return found is not None, has_fewer
 
 
 def _before_trace(

@@ -447,6 +447,10 @@ def _rules(nodes: Collection[Node], constants: Mapping[Node, Any]) -> list[Rule]
     if max(sizes, default=0) >= FEWEST_PAIRS:
         pairs = imported("numba_grad.compiler.passes.pairs_on_grids")
         rules.append(pairs.pairs_on_grids)
+    if OPS["concatenate"] in operations:
+        windows = imported("numba_grad.compiler.passes.windows_in_a_row")
+        if windows.has_windows_in_a_row(nodes):
+            rules.append(windows.windows_in_a_row)
     few = any(x.type.size <= FEW_PLACES and x.dtype.kind in "iu" for x in constants)
     if OPS["scatter_add"] in operations or (few and OPS["gather"] in operations):
         rules.append(imported("numba_grad.compiler.passes.known_places").known_places)
