@@ -306,9 +306,9 @@ def test_what_needs_none_of_llvms_passes():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_whole_numbers_in_the_text_are_numbers_of_the_loop(dtype):
+def test_whole_numbers_are_compared_with(dtype):
     text = source(
-        "    for i in range(lo, hi):\n        y[i] = select(x[i] == 0, 1, x[i])\n", dtype, ""
+        "    for i in range(lo, hi):\n        y[i] = select(x[i] == 0, w[0], x[i])\n", dtype, ""
     )
     signature = "void(int64, int64, int64)"
     function = front_end.ExportedFunction(text, "kernel", signature, "whole_numbers")

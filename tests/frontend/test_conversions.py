@@ -357,9 +357,9 @@ def test_specialized_instructions_are_seen_as_they_were_written():
 
 
 def test_a_line_of_a_library_is_told_from_the_users():
-    ndimage = pytest.importorskip("scipy.ndimage")
+    signal = pytest.importorskip("scipy.signal")
     with pytest.raises(GradientError, match=r"(?s)try: x\.detach\(\)\.numpy\(\).*calls scipy"):
-        ng.grad(lambda a: ndimage.gaussian_filter(a, 1.0).sum())(np.ones(3))
+        ng.grad(lambda a: signal.medfilt(a, 3).sum())(np.ones(3))
 
 
 def test_scalars_are_keys_by_value_and_arrays_by_identity():

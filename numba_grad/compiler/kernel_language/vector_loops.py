@@ -293,9 +293,6 @@ class VectorLoop:
         lowering.builder = self.builder
 
     def scalar(self, node: ast.expr) -> _Value:
-        is_float = isinstance(self.element, types.Float)
-        if is_float and isinstance(node, ast.Constant) and type(node.value) is int:  # of `v == 0`
-            return _Value(False, False, ir.Constant(self.vector.element, float(node.value)))
         found = self.scalars.get(node)
         if found is None:
             with self.before_the_loop():
@@ -484,7 +481,15 @@ class VectorLoop:
     def comparison(self, operation: str, left: ast.expr, right: ast.expr) -> _Value:
         # Whatever has a NaN in it is false, and "!=" is true.
         compare = self.builder.fcmp_unordered if operation == "!=" else self.builder.fcmp_ordered
-        return _Value(True, True, compare(operation, self.number(left), self.number(right)))
+        return _Value(True, True, compare(operation, self.compared(left), self.compared(right)))
+
+    def compared(self, node: ast.expr) -> Any:
+        """A number, or a whole one in the text, as in `v == 0`."""
+        is_float = isinstance(self.element, types.Float)
+        if is_float and isinstance(node, ast.Constant) and type(node.value) is int:
+            number = ir.Constant(self.vector.element, float(node.value))
+            return self.as_vector(_Value(False, False, number))
+        return self.number(node)
 
     def choice(self, condition: _Value, first: _Value, second: _Value) -> _Value:
         if not condition.is_condition or first.is_condition != second.is_condition:

@@ -14,6 +14,7 @@ from numba_grad.compiler.partition.materialization import Sources, distinct
 from numba_grad.compiler.partition.segments import FEW_BYTES, cut
 from numba_grad.errors import InternalError
 from numba_grad.graph.types import MOST_WRITTEN_OUT
+from numba_grad.ops.custom_kernels import custom_kernel
 
 # Of a step of Newton's method, matrices that a library call solves with. Sigma points in rows are a
 # third to a half, and cut as numbers take 1.1 of the time.
@@ -86,13 +87,22 @@ class _Segmentation:
         end = 0
         # Who reads an assembly comes in a later segment than who computes its pieces.
         assembled = np.searchsorted(computed, self.graph.assemblies).tolist()
-        for first, stop in sorted([*self.calls(), *zip(assembled, assembled, strict=True)]):
+        forced = [*assembled, *self.callbacks()[1:]]
+        for first, stop in sorted([*self.calls(), *zip(forced, forced, strict=True)]):
             bounds += [end + start for start in self.cut_run(end, first)[:-1]]
             if stop > first:
                 bounds.append(first)
             end = stop
         bounds += [end + start for start in self.cut_run(end, len(computed))[:-1]]
         return np.array([*bounds, len(computed)])
+
+    def callbacks(self) -> list[int]:
+        """Where in `computed` Python is called: in the order of recording, of which a segment knows
+        nothing."""
+        signatures = self.graph.signatures[self.sources.computed]
+        meanings = self.graph.table.meanings
+        called = [x for x in np.unique(signatures).tolist() if _is_callback(meanings.get(x))]
+        return np.flatnonzero(np.isin(signatures, called)).tolist() if called else []
 
     def calls(self) -> list[tuple[int, int]]:
         """Ranges in `computed` of the results of one call each: a segment of its own."""
@@ -281,3 +291,11 @@ class _Segmentation:
         outputs = np.array(self.graph.outputs, np.int64)
         outputs = outputs[self.segment_of[outputs] >= 0]  # but for assemblies
         return distinct(np.concatenate([sources[is_needed], outputs]))
+
+
+def _is_callback(meaning: object) -> bool:
+    """Whether operations of this meaning, see `Signatures`, call Python."""
+    if not isinstance(meaning, tuple) or meaning[0] is not custom_kernel:
+        return False
+    cpu = dict(meaning[1:])["kernel"].cpu
+    return cpu is not None and cpu.in_python
