@@ -157,9 +157,14 @@ def _stretches(signatures: np.ndarray, edges: np.ndarray) -> list[Stretch]:
             h = hashes[period]
             repeats = (h[period:] == h[:-period]) & ~is_taken[period:] & ~is_taken[:-period]
             shortest = max(fewest, FEWEST_REPEATS * period) - period
+            taken = 0  # where the run before ends; the next one may begin a period before that
             for start, stop in _runs(repeats, shortest):
-                result.append(Stretch(start, stop + period, period))
-                is_taken[start : stop + period] = True
+                start = max(start, taken)
+                if stop - start < shortest:
+                    continue
+                taken = stop + period
+                result.append(Stretch(start, taken, period))
+                is_taken[start:taken] = True
     return sorted(result, key=lambda stretch: stretch.start)
 
 
