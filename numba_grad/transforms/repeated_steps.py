@@ -8,6 +8,7 @@ numbers and rows that follow each other.
 import copy
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from numba_grad.graph.node import HOLDING, NO_PARAMS, OPS, Node, Op, leaf, record, recording
 from numba_grad.graph.survey import NodeSurvey, survey_of
 from numba_grad.graph.types import CPU, MOST_WRITTEN_OUT, TupleType, Type
+from numba_grad.graph.walk import by_serial
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.cheap_branches import are_cheap
 from numba_grad.ops.control import item
@@ -49,7 +51,7 @@ _WINDOW = 8  # consecutive operations, by which periods are looked for
 _PERIODS = 12  # that are looked at
 _MOST_INSIDE = 8  # times that a step may say the same: more are a loop of its own
 _SHORT = 600  # operations of a step that is compiled as a whole, whatever it repeats
-_SLICE, _RESHAPE = OPS["slice"], OPS["reshape"]
+_SLICE, _RESHAPE, _CONCATENATE = OPS["slice"], OPS["reshape"], OPS["concatenate"]
 _SQUARE, _INTEGER_POWER = OPS["square"], OPS["integer_power"]
 _POWERS = 3 ** np.arange(21)
 
@@ -426,6 +428,32 @@ class RecordedGraph:
             return None
         return x.value if x.type.device == CPU else None
 
+    @cached_property
+    def newest(self) -> int:
+        """The last serial number."""
+        return max([x.serial for x in self.nodes])
+
+    @cached_property
+    def are_in_order_of_recording(self) -> bool:
+        serials = np.fromiter(map(by_serial, self.nodes), np.int64, len(self.nodes))
+        return bool((np.diff(serials) > 0).all())
+
+    @cached_property
+    def concatenations(self) -> list[int]:
+        return [number for number, x in enumerate(self.nodes) if x.op is _CONCATENATE]
+
+    def readers_of(self, steps: Steps, others: Collection[int] = ()) -> list[int]:
+        """What reads something of these steps, or one of the others, in order."""
+        given = self.inputs_in_graph
+        is_read = (given >= steps.first) & (given < steps.end)
+        if others:
+            are_others = np.zeros(len(self.nodes) + 1, bool)  # the last one stands for -1
+            are_others[list(others)] = True
+            is_read |= are_others[given.clip(min=-1)]
+        numbers = np.searchsorted(self.first_inputs, np.flatnonzero(is_read), side="right") - 1
+        # Windows, of which these are the rows that they have instead of the array.
+        return sorted({*numbers.tolist(), *self.windows})
+
     # What repeats.
 
     def is_worth_while(self, steps: Steps) -> bool:
@@ -533,24 +561,61 @@ class RecordedGraph:
 
     def _steps(self, period: int) -> Steps | None:
         """The longest repetition at this distance."""
+        start, run = _longest_run(self._repeats(period))
+        return self._steps_of_run(period, start, run)
+
+    def _repeats(self, period: int) -> np.ndarray:
+        """For each node, whether it and the one a period later go on in the same way."""
         signatures, arities = self.signatures, self.arities
         alike = (signatures[:-period] == signatures[period:]) & (signatures[period:] != 0)
         alike &= arities[:-period] == arities[period:]
         # What repeats in a shorter run is less than the fewest steps.
-        fewest = self.fewest_of(period) if period <= _SHORT else FEWEST_LONG_STEPS
-        least = max(self.fewest, fewest * period) - period
+        least = max(self.fewest, self._fewest_at(period) * period) - period
         repeats, kinds = np.zeros(len(alike), bool), np.zeros(len(alike), np.int64)
         starts, ends = _runs(alike)
         is_long = ends - starts >= least
         for start, end in zip(starts[is_long].tolist(), ends[is_long].tolist(), strict=True):
             repeats[start:end], kinds[start:end] = self._kinds(period, start, end)
         # A pair that repeats, and the next one in the same way.
-        repeats = repeats[:-period] & repeats[period:] & (kinds[:-period] == kinds[period:])
-        start, run = _longest_run(repeats)
+        return repeats[:-period] & repeats[period:] & (kinds[:-period] == kinds[period:])
+
+    def _steps_of_run(self, period: int, start: int, run: int) -> Steps | None:
+        """What repeats there, if it is enough."""
         count, rest = divmod(run + 2 * period, period)
-        if not run or count < fewest or count * period < self.fewest:
+        if not run or count < self._fewest_at(period) or count * period < self.fewest:
             return None
         return Steps(start, period, count, rest)
+
+    def _fewest_at(self, period: int) -> int:
+        return self.fewest_of(period) if period <= _SHORT else FEWEST_LONG_STEPS
+
+    def without(self, loops: Sequence[Steps]) -> "RecordedGraph":
+        """The same graph, where what these steps are is in no other loop."""
+        other = copy.copy(self)
+        other.signatures = self.signatures.copy()
+        for steps in loops:
+            other.signatures[steps.first : steps.end + steps.rest] = 0
+        return other
+
+    def steps_alike(self, steps: Steps) -> list[Steps]:
+        """What repeats elsewhere at the distance of these steps, in order."""
+        if steps.inner_period:
+            return []
+        found: list[Steps] = []
+        end = 0
+        starts, ends = _runs(self._repeats(steps.period))
+        for start, stop in zip(starts.tolist(), ends.tolist(), strict=True):
+            first = max(start, end)
+            other = self._steps_of_run(steps.period, first, stop - first)
+            if other is None:
+                continue
+            until = other.end + other.rest
+            if first < steps.end + steps.rest and steps.first < until:
+                end = max(end, steps.end + steps.rest)
+            elif self._are_fit(other, ()) and self.is_worth_while(other):
+                found.append(other)
+                end = until
+        return found
 
     def _kinds(self, period: int, start: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         """For nodes that have the same operations a period later, whether they go on to these as

@@ -1,10 +1,9 @@
-"""What has become of the steps of a Python loop that are one operation."""
+"""What has become of the steps of Python loops that are one operation each."""
 
-import itertools
 from collections.abc import Sequence
 
 from numba_grad.graph.node import Node
-from numba_grad.graph.walk import copied, needed_for
+from numba_grad.graph.walk import copied, in_order_of_recording, needed_for
 
 
 class Rerolled:
@@ -27,30 +26,83 @@ class Rerolled:
             return others
         return tuple([self.instead.get(x, x) for x in node.inputs])
 
+
+class RerolledLoops:
+    """Loops that were found at one look at a graph. What later ones read of steps of earlier ones
+    was recorded as these had it; none reads anything of a later one."""
+
+    def __init__(self, first: Rerolled) -> None:
+        self.loops: list[Rerolled] = []
+        self._inside: set[Node] = set()
+        self._last = -1  # the serial of the last of these
+        self._recorded: set[Node] = set()
+        self._instead: dict[Node, Node] = {}
+        self._others: dict[Node, tuple[Node, ...]] = {}
+        self._add(first)
+
+    def _add(self, loop: Rerolled) -> None:
+        self.loops.append(loop)
+        self._inside.update(loop.steps)
+        self._last = max(self._last, *[x.serial for x in loop.steps])
+        self._recorded |= loop.recorded
+        self._instead |= loop.instead
+        self._others |= loop.others
+
+    def take(self, later: Rerolled) -> None:
+        """Take in a loop whose steps come after these, if it reads nothing of them but what
+        something stands for."""
+        if any(x.serial <= self._last for x in later.before):
+            return
+        if not self._others.keys().isdisjoint(later.others):
+            return
+        inside, instead = self._inside, self._instead
+        for node in later.recorded:
+            for x in node.inputs:
+                if x not in inside:
+                    continue
+                result = instead.get(x)
+                if result is None or result.serial >= node.serial:
+                    return
+                if result.requires_grad != x.requires_grad:
+                    return
+        self._add(later)
+
+    def _inputs(self, node: Node) -> tuple[Node, ...]:
+        """Those of a node that is not in the loops, from now on."""
+        inputs = self._others.get(node, node.inputs)
+        return tuple([self._instead.get(x, x) for x in inputs])
+
     def rewired(self, order: Sequence[Node], roots: Sequence[Node]) -> dict[Node, Node]:
-        """Copies of those nodes of `order`, which `roots` depend on, that come after the loop."""
+        """Copies of those nodes of `order`, which `roots` depend on, that come after the loops."""
         copies: dict[Node, Node] = {}
         for node in self._outside(order, roots):
-            inputs = tuple([copies.get(x, x) for x in self.inputs(node)])
-            if inputs != node.inputs:
+            inputs = tuple([copies.get(x, x) for x in self._inputs(node)])
+            if inputs == node.inputs:
+                continue
+            if node in self._recorded:
+                node.inputs = inputs  # nobody else knows it
+            else:
                 copies[node] = copied(node, inputs, copies)
         return copies
 
     def rewire(self, order: Sequence[Node], roots: Sequence[Node]) -> None:
         """As `rewired`, but the nodes themselves: only where nobody else walks their graph.
 
-        What reads results of the loop that depend on no variable has no gradient any more.
+        What reads results of a loop that depend on no variable has no gradient any more.
         """
         constant: set[Node] = set()
         for node in self._outside(order, roots):
-            before, node.inputs = node.inputs, self.inputs(node)
+            before, node.inputs = node.inputs, self._inputs(node)
             is_another = node.inputs != before or not constant.isdisjoint(node.inputs)
             if is_another and not any(x.requires_grad for x in node.inputs):
                 node.requires_grad = False
                 constant.add(node)
 
     def _outside(self, order: Sequence[Node], roots: Sequence[Node]) -> list[Node]:
-        """What `roots` depend on, and is in no step."""
-        inside = set(self.steps)
-        after = list(itertools.filterfalse(inside.__contains__, order))
-        return needed_for(roots, after, self.inputs)
+        """What `roots` depend on, and is in no step; with several loops also what was recorded for
+        these, as one reads results of another."""
+        inside = self._inside
+        outside = [x for x in order if x not in inside]
+        if len(self.loops) > 1:
+            outside = in_order_of_recording([*outside, *self._recorded])
+        return needed_for(roots, outside, self._inputs)

@@ -69,7 +69,11 @@ class ResultsOfSteps(StepsOfLoop):
         others: set[Node] = set()
         reshaped: dict[Node, Node] = {}  # a row, as a piece
         concatenations = []
-        for number, node in enumerate(recorded.nodes[end:], end):
+        readers = recorded.readers_of(self.steps, self._numbers_before())
+        for number in sorted({*readers, *recorded.concatenations}):
+            if number < end:
+                continue
+            node = recorded.nodes[number]
             if node.op is _CONCATENATE and len(node.inputs) >= fewest:
                 concatenations.append(node)
                 continue
