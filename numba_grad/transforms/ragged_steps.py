@@ -223,7 +223,7 @@ class _JoinedSteps:
         inputs = base, total if self.is_joined[-1] else terms[-1]
         self._date(inputs, newest)
         made = Rerolled(self.count, [*self._inner(), *self.chain.sums[:-1]], ())
-        made.others[last] = inputs
+        made.others[last] = {place: (1, x) for place, x in enumerate(inputs)}
         return made
 
     def _inner(self) -> set[Node]:

@@ -1,9 +1,13 @@
 """What has become of the steps of Python loops that are one operation each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import copied, in_order_of_recording, needed_for
+
+Runs = dict[int, tuple[int, Node]]
+"""Of the inputs of a node some, one after the other, that are one now: by the place of the first,
+how many, and what is in their place."""
 
 
 class Rerolled:
@@ -16,15 +20,30 @@ class Rerolled:
         self.recorded: set[Node] = set()  # in place of all these
         self.instead: dict[Node, Node] = {}  # for each that others read
         # Nodes after the loop that have other inputs now: a concatenation of what steps gave, one
-        # after the other, its pieces.
-        self.others: dict[Node, tuple[Node, ...]] = {}
+        # after the other, pieces of it.
+        self.others: dict[Node, Runs] = {}
 
     def inputs(self, node: Node) -> tuple[Node, ...]:
         """Those of a node that is not in the loop, from now on."""
-        others = self.others.get(node)
-        if others is not None:
-            return others
-        return tuple([self.instead.get(x, x) for x in node.inputs])
+        return _inputs(node, self.others, self.instead)
+
+
+def _inputs(
+    node: Node, others: Mapping[Node, Runs], instead: Mapping[Node, Node]
+) -> tuple[Node, ...]:
+    runs = others.get(node)
+    inputs = node.inputs if runs is None else _with_runs(node.inputs, runs)
+    return tuple([instead.get(x, x) for x in inputs])
+
+
+def _with_runs(inputs: Sequence[Node], runs: Runs) -> list[Node]:
+    found = []
+    place = 0
+    while place < len(inputs):
+        count, x = runs.get(place, (1, inputs[place]))
+        found.append(x)
+        place += count
+    return found
 
 
 class RerolledLoops:
@@ -37,7 +56,7 @@ class RerolledLoops:
         self._last = -1  # the serial of the last of these
         self._recorded: set[Node] = set()
         self._instead: dict[Node, Node] = {}
-        self._others: dict[Node, tuple[Node, ...]] = {}
+        self._others: dict[Node, Runs] = {}
         self._add(first)
 
     def _add(self, loop: Rerolled) -> None:
@@ -46,14 +65,13 @@ class RerolledLoops:
         self._last = max(self._last, *[x.serial for x in loop.steps])
         self._recorded |= loop.recorded
         self._instead |= loop.instead
-        self._others |= loop.others
+        for node, runs in loop.others.items():
+            self._others[node] = self._others.get(node, {}) | runs
 
     def take(self, later: Rerolled) -> None:
         """Take in a loop whose steps come after these, if it reads nothing of them but what
         something stands for."""
         if any(x.serial <= self._last for x in later.before):
-            return
-        if not self._others.keys().isdisjoint(later.others):
             return
         inside, instead = self._inside, self._instead
         for node in later.recorded:
@@ -69,8 +87,7 @@ class RerolledLoops:
 
     def _inputs(self, node: Node) -> tuple[Node, ...]:
         """Those of a node that is not in the loops, from now on."""
-        inputs = self._others.get(node, node.inputs)
-        return tuple([self._instead.get(x, x) for x in inputs])
+        return _inputs(node, self._others, self._instead)
 
     def rewired(self, order: Sequence[Node], roots: Sequence[Node]) -> dict[Node, Node]:
         """Copies of those nodes of `order`, which `roots` depend on, that come after the loops."""

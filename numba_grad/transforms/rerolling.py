@@ -408,7 +408,7 @@ class _Loop(ResultsOfSteps):
     def _date(self, results: Sequence[Node], made: Rerolled) -> bool:
         """Give what was recorded now the serial numbers of the last steps, if they have so many:
         inputs have smaller ones than users, among what came before and after as well."""
-        joined = [x for pieces in made.others.values() for x in pieces]
+        joined = [x for runs in made.others.values() for _, x in runs.values()]
         nodes = self.recorded.nodes
         newest = self.recorded.newest
         own = made.recorded = recorded_since(newest, [*results, *made.instead.values(), *joined])
