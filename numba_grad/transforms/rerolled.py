@@ -1,6 +1,7 @@
 """What has become of the steps of Python loops that are one operation each."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import copied, in_order_of_recording, needed_for
@@ -22,6 +23,11 @@ class Rerolled:
         # Nodes after the loop that have other inputs now: a concatenation of what steps gave, one
         # after the other, pieces of it.
         self.others: dict[Node, Runs] = {}
+
+    @cached_property
+    def last(self) -> int:
+        """The serial number of the last of its steps' nodes."""
+        return max([x.serial for x in self.steps])
 
     def inputs(self, node: Node) -> tuple[Node, ...]:
         """Those of a node that is not in the loop, from now on."""
@@ -53,7 +59,6 @@ class RerolledLoops:
     def __init__(self, first: Rerolled) -> None:
         self.loops: list[Rerolled] = []
         self._inside: set[Node] = set()
-        self._last = -1  # the serial of the last of these
         self._recorded: set[Node] = set()
         self._instead: dict[Node, Node] = {}
         self._others: dict[Node, Runs] = {}
@@ -62,7 +67,6 @@ class RerolledLoops:
     def _add(self, loop: Rerolled) -> None:
         self.loops.append(loop)
         self._inside.update(loop.steps)
-        self._last = max(self._last, *[x.serial for x in loop.steps])
         self._recorded |= loop.recorded
         self._instead |= loop.instead
         for node, runs in loop.others.items():
@@ -71,7 +75,7 @@ class RerolledLoops:
     def take(self, later: Rerolled) -> None:
         """Take in a loop whose steps come after these, if it reads nothing of them but what
         something stands for."""
-        if any(x.serial <= self._last for x in later.before):
+        if later.before and self.loops[-1].last >= min([x.serial for x in later.before]):
             return
         inside, instead = self._inside, self._instead
         for node in later.recorded:

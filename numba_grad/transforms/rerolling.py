@@ -159,7 +159,8 @@ def _with_loops_beside(
     graph takes as long as for the first."""
     found = [(steps.first, made)]
     # By serial numbers one says what comes after another.
-    rest = graph if not graph.moved and graph.are_in_order_of_recording else None
+    may_be_more = 2 * _size(steps) < len(graph.nodes) and not graph.moved
+    rest = graph if may_be_more and graph.are_in_order_of_recording else None
     while rest is not None:
         alike = rest.steps_alike(steps)
         loops = [(x.first, _Loop(rest, x, known, limits).made()) for x in alike]
@@ -352,7 +353,7 @@ class _Loop(ResultsOfSteps):
         rows = blocks(x, params, first, abs(move), count * self.count)
         return rows if rows is None or move > 0 else flipped(rows)
 
-    def _loop_inside(self, order: Sequence[Node], fixed: Collection[Node]) -> Rerolled | None:
+    def _loop_inside(self, order: Sequence[Node], fixed: Collection[Node]) -> RerolledLoops | None:
         """The longest loop in a step."""
         fewest = len(order) // MOST_LOOPS
         limits = Limits(fewest, fewest, FEWEST_PASSES, self.limits.largest_value)
