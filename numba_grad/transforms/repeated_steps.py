@@ -6,6 +6,7 @@ numbers and rows that follow each other.
 """
 
 import copy
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cached_property
@@ -122,6 +123,8 @@ class RecordedGraph:
         self.windows: set[int] = set()  # of several rows, whose inputs are these rows
         self.base_rows: dict[BaseRow, int] = {}  # those that no step has assigned, as numbers
         self.moved: Collection[Node] = ()  # what stands before others that were recorded earlier
+        self._concatenations: list[int] = []  # those that were looked for
+        self._looked_from = len(order)
         self.any_rows = False  # whether each step may read any row of an array
         # Reads of one element, whose row is the place in all of the array.
         self.are_elements = np.zeros(len(order), bool)
@@ -140,9 +143,13 @@ class RecordedGraph:
         outside = (-1 - self.inputs).clip(0, len(self.number_types) - 1)
         self.input_types = np.where(self.inputs < 0, self.number_types[outside], 0)
         self.input_offsets = np.where(self.inputs < 0, self.number_offsets[outside], 0)
+        self.input_weights, self.offset_weights = self._weights()
+
+    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """By which one of its node's inputs each is; of many, the last ones are one."""
         within = np.arange(len(self.inputs)) - np.repeat(self.first_inputs[:-1], self.arities)
         within = within.clip(max=len(_POWERS) - 1)
-        self.input_weights, self.offset_weights = _POWERS[within], _POWERS[-1 - within]
+        return _POWERS[within], _POWERS[-1 - within]
 
     def _merged(self, inputs: np.ndarray, others: Sequence[Node]) -> np.ndarray:
         """`inputs`, where equal small arrays are one, as `np.zeros(1)` of each step."""
@@ -438,19 +445,27 @@ class RecordedGraph:
         serials = np.fromiter(map(by_serial, self.nodes), np.int64, len(self.nodes))
         return bool((np.diff(serials) > 0).all())
 
-    @cached_property
-    def concatenations(self) -> list[int]:
-        return [number for number, x in enumerate(self.nodes) if x.op is _CONCATENATE]
+    def concatenations_after(self, end: int) -> list[int]:
+        """Numbers from `end` on, in order."""
+        if end < self._looked_from:
+            nodes = self.nodes[end : self._looked_from]
+            new = [number for number, x in enumerate(nodes, end) if x.op is _CONCATENATE]
+            self._concatenations = [*new, *self._concatenations]
+            self._looked_from = end
+        return self._concatenations[bisect_left(self._concatenations, end) :]
 
     def readers_of(self, steps: Steps, others: Collection[int] = ()) -> list[int]:
-        """What reads something of these steps, or one of the others, in order."""
-        given = self.inputs_in_graph
-        is_read = (given >= steps.first) & (given < steps.end)
+        """What comes after these steps and reads something of them, and what reads one of the
+        others, in order."""
+        first = self.first_inputs[steps.end]
+        later = self.inputs_in_graph[first:]
+        found = first + np.flatnonzero((later >= steps.first) & (later < steps.end))
         if others:
             are_others = np.zeros(len(self.nodes) + 1, bool)  # the last one stands for -1
             are_others[list(others)] = True
-            is_read |= are_others[given.clip(min=-1)]
-        numbers = np.searchsorted(self.first_inputs, np.flatnonzero(is_read), side="right") - 1
+            read = np.flatnonzero(are_others[self.inputs_in_graph.clip(min=-1)])
+            found = np.concatenate([found, read])
+        numbers = np.searchsorted(self.first_inputs, found, side="right") - 1
         # Windows, of which these are the rows that they have instead of the array.
         return sorted({*numbers.tolist(), *self.windows})
 

@@ -70,7 +70,7 @@ class ResultsOfSteps(StepsOfLoop):
         reshaped: dict[Node, Node] = {}  # a row, as a piece
         concatenations = []
         readers = recorded.readers_of(self.steps, self._numbers_before())
-        for number in sorted({*readers, *recorded.concatenations}):
+        for number in sorted({*readers, *recorded.concatenations_after(end)}):
             if number < end:
                 continue
             node = recorded.nodes[number]
