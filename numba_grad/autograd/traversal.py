@@ -133,7 +133,7 @@ class Traversal:
         """Go through loops in place of steps that were recorded one by one."""
         while (found := loop_in(self.order, self._fixed(), known_body)) is not None:
             copies = found.rewired(self.order, self.given)
-            self.loops.append(found)
+            self.loops += found.loops
             self.given = [copies.get(x, x) for x in self.given]
             self._follow(self.given)
             self._go_through(copies)

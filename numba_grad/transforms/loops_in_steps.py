@@ -13,7 +13,7 @@ from numba_grad.graph.node import ARGUMENT, OPS, Node, record
 from numba_grad.graph.walk import in_order_of_recording, rebuilt, toposort
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.call import CallTarget
-from numba_grad.transforms.rerolled import Rerolled
+from numba_grad.transforms.rerolled import RerolledLoops
 
 # Passes from which on a loop in a step is one. Fewer than of other loops: the alternative is all
 # steps of the outer loop, one by one.
@@ -24,7 +24,7 @@ _RESHAPE, _CONCATENATE = OPS["reshape"], OPS["concatenate"]
 
 Key = TypeVar("Key", bound=Hashable)
 # (nodes in order, those that stay) -> the longest loop among them
-FindLoop = Callable[[Sequence[Node], Collection[Node]], Rerolled | None]
+FindLoop = Callable[[Sequence[Node], Collection[Node]], RerolledLoops | None]
 
 
 def in_runs(keys: Sequence[Key], after: Callable[[Key], Key | None]) -> list[list[Key]]:

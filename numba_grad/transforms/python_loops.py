@@ -21,7 +21,7 @@ from numba_grad.transforms.loops import PASSES_OF_LOOPS
 if TYPE_CHECKING:
     from numba_grad.transforms.call import CallTarget
     from numba_grad.transforms.read_at_calls import ReadAtCalls
-    from numba_grad.transforms.rerolled import Rerolled
+    from numba_grad.transforms.rerolled import RerolledLoops
 
 _op_of, _device_of = attrgetter("op"), attrgetter("type.device")
 _SLICE = OPS["slice"]
@@ -78,9 +78,10 @@ def loop_in(
     read_at_calls: "ReadAtCalls | None" = None,
     *,
     is_compiled: bool = False,
-) -> "Rerolled | None":
-    """The longest loop in a long graph, if there is one, as one operation; before it, in a compiled
-    function, steps that read rows of different lengths (`ragged_steps.py`).
+) -> "RerolledLoops | None":
+    """The longest loop in a long graph, if there is one, as one operation, with loops of steps like
+    its own; before it, in a compiled function, steps that read rows of different lengths
+    (`ragged_steps.py`).
 
     Parameters
     ----------

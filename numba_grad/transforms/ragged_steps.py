@@ -29,7 +29,7 @@ from numba_grad.ops.families import axes_params, broadcast_to, full, reshape
 from numba_grad.ops.movement import slice_params
 from numba_grad.transforms.independent_steps import adds
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS
-from numba_grad.transforms.rerolled import Rerolled
+from numba_grad.transforms.rerolled import Rerolled, RerolledLoops
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
@@ -62,7 +62,7 @@ class _TooLong(Exception):
 
 def joined_ragged_steps(
     order: Sequence[Node], fixed: Collection[Node], read_at_calls: "ReadAtCalls | None"
-) -> Rerolled | None:
+) -> RerolledLoops | None:
     """The first such steps among `order`, inputs before users: the last total of the chain has
     another term then, and who reads it is not concerned.
 
@@ -73,7 +73,7 @@ def joined_ragged_steps(
         try:
             with recording(True):
                 steps = _JoinedSteps(chain, fixed, read_at_calls, comparison)
-                return steps.joined(order[-1].serial)
+                return RerolledLoops(steps.joined(order[-1].serial))
         except _Different:
             continue
         except _TooLong:
@@ -223,7 +223,7 @@ class _JoinedSteps:
         inputs = base, total if self.is_joined[-1] else terms[-1]
         self._date(inputs, newest)
         made = Rerolled(self.count, [*self._inner(), *self.chain.sums[:-1]], ())
-        made.others[last] = inputs
+        made.others[last] = {place: (1, x) for place, x in enumerate(inputs)}
         return made
 
     def _inner(self) -> set[Node]:

@@ -6,8 +6,10 @@ numbers and rows that follow each other.
 """
 
 import copy
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import numpy as np
 from numba_grad.graph.node import HOLDING, NO_PARAMS, OPS, Node, Op, leaf, record, recording
 from numba_grad.graph.survey import NodeSurvey, survey_of
 from numba_grad.graph.types import CPU, MOST_WRITTEN_OUT, TupleType, Type
+from numba_grad.graph.walk import by_serial
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.cheap_branches import are_cheap
 from numba_grad.ops.control import item
@@ -49,7 +52,7 @@ _WINDOW = 8  # consecutive operations, by which periods are looked for
 _PERIODS = 12  # that are looked at
 _MOST_INSIDE = 8  # times that a step may say the same: more are a loop of its own
 _SHORT = 600  # operations of a step that is compiled as a whole, whatever it repeats
-_SLICE, _RESHAPE = OPS["slice"], OPS["reshape"]
+_SLICE, _RESHAPE, _CONCATENATE = OPS["slice"], OPS["reshape"], OPS["concatenate"]
 _SQUARE, _INTEGER_POWER = OPS["square"], OPS["integer_power"]
 _POWERS = 3 ** np.arange(21)
 
@@ -120,6 +123,8 @@ class RecordedGraph:
         self.windows: set[int] = set()  # of several rows, whose inputs are these rows
         self.base_rows: dict[BaseRow, int] = {}  # those that no step has assigned, as numbers
         self.moved: Collection[Node] = ()  # what stands before others that were recorded earlier
+        self._concatenations: list[int] = []  # those that were looked for
+        self._looked_from = len(order)
         self.any_rows = False  # whether each step may read any row of an array
         # Reads of one element, whose row is the place in all of the array.
         self.are_elements = np.zeros(len(order), bool)
@@ -138,9 +143,13 @@ class RecordedGraph:
         outside = (-1 - self.inputs).clip(0, len(self.number_types) - 1)
         self.input_types = np.where(self.inputs < 0, self.number_types[outside], 0)
         self.input_offsets = np.where(self.inputs < 0, self.number_offsets[outside], 0)
+        self.input_weights, self.offset_weights = self._weights()
+
+    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """By which one of its node's inputs each is; of many, the last ones are one."""
         within = np.arange(len(self.inputs)) - np.repeat(self.first_inputs[:-1], self.arities)
         within = within.clip(max=len(_POWERS) - 1)
-        self.input_weights, self.offset_weights = _POWERS[within], _POWERS[-1 - within]
+        return _POWERS[within], _POWERS[-1 - within]
 
     def _merged(self, inputs: np.ndarray, others: Sequence[Node]) -> np.ndarray:
         """`inputs`, where equal small arrays are one, as `np.zeros(1)` of each step."""
@@ -426,6 +435,40 @@ class RecordedGraph:
             return None
         return x.value if x.type.device == CPU else None
 
+    @cached_property
+    def newest(self) -> int:
+        """The last serial number."""
+        return max([x.serial for x in self.nodes])
+
+    @cached_property
+    def are_in_order_of_recording(self) -> bool:
+        serials = np.fromiter(map(by_serial, self.nodes), np.int64, len(self.nodes))
+        return bool((np.diff(serials) > 0).all())
+
+    def concatenations_after(self, end: int) -> list[int]:
+        """Numbers from `end` on, in order."""
+        if end < self._looked_from:
+            nodes = self.nodes[end : self._looked_from]
+            new = [number for number, x in enumerate(nodes, end) if x.op is _CONCATENATE]
+            self._concatenations = [*new, *self._concatenations]
+            self._looked_from = end
+        return self._concatenations[bisect_left(self._concatenations, end) :]
+
+    def readers_of(self, steps: Steps, others: Collection[int] = ()) -> list[int]:
+        """What comes after these steps and reads something of them, and what reads one of the
+        others, in order."""
+        first = self.first_inputs[steps.end]
+        later = self.inputs_in_graph[first:]
+        found = first + np.flatnonzero((later >= steps.first) & (later < steps.end))
+        if others:
+            are_others = np.zeros(len(self.nodes) + 1, bool)  # the last one stands for -1
+            are_others[list(others)] = True
+            read = np.flatnonzero(are_others[self.inputs_in_graph.clip(min=-1)])
+            found = np.concatenate([found, read])
+        numbers = np.searchsorted(self.first_inputs, found, side="right") - 1
+        # Windows, of which these are the rows that they have instead of the array.
+        return sorted({*numbers.tolist(), *self.windows})
+
     # What repeats.
 
     def is_worth_while(self, steps: Steps) -> bool:
@@ -533,24 +576,61 @@ class RecordedGraph:
 
     def _steps(self, period: int) -> Steps | None:
         """The longest repetition at this distance."""
+        start, run = _longest_run(self._repeats(period))
+        return self._steps_of_run(period, start, run)
+
+    def _repeats(self, period: int) -> np.ndarray:
+        """For each node, whether it and the one a period later go on in the same way."""
         signatures, arities = self.signatures, self.arities
         alike = (signatures[:-period] == signatures[period:]) & (signatures[period:] != 0)
         alike &= arities[:-period] == arities[period:]
         # What repeats in a shorter run is less than the fewest steps.
-        fewest = self.fewest_of(period) if period <= _SHORT else FEWEST_LONG_STEPS
-        least = max(self.fewest, fewest * period) - period
+        least = max(self.fewest, self._fewest_at(period) * period) - period
         repeats, kinds = np.zeros(len(alike), bool), np.zeros(len(alike), np.int64)
         starts, ends = _runs(alike)
         is_long = ends - starts >= least
         for start, end in zip(starts[is_long].tolist(), ends[is_long].tolist(), strict=True):
             repeats[start:end], kinds[start:end] = self._kinds(period, start, end)
         # A pair that repeats, and the next one in the same way.
-        repeats = repeats[:-period] & repeats[period:] & (kinds[:-period] == kinds[period:])
-        start, run = _longest_run(repeats)
+        return repeats[:-period] & repeats[period:] & (kinds[:-period] == kinds[period:])
+
+    def _steps_of_run(self, period: int, start: int, run: int) -> Steps | None:
+        """What repeats there, if it is enough."""
         count, rest = divmod(run + 2 * period, period)
-        if not run or count < fewest or count * period < self.fewest:
+        if not run or count < self._fewest_at(period) or count * period < self.fewest:
             return None
         return Steps(start, period, count, rest)
+
+    def _fewest_at(self, period: int) -> int:
+        return self.fewest_of(period) if period <= _SHORT else FEWEST_LONG_STEPS
+
+    def without(self, loops: Sequence[Steps]) -> "RecordedGraph":
+        """The same graph, where what these steps are is in no other loop."""
+        other = copy.copy(self)
+        other.signatures = self.signatures.copy()
+        for steps in loops:
+            other.signatures[steps.first : steps.end + steps.rest] = 0
+        return other
+
+    def steps_alike(self, steps: Steps) -> list[Steps]:
+        """What repeats elsewhere at the distance of these steps, in order."""
+        if steps.inner_period:
+            return []
+        found: list[Steps] = []
+        end = 0
+        starts, ends = _runs(self._repeats(steps.period))
+        for start, stop in zip(starts.tolist(), ends.tolist(), strict=True):
+            first = max(start, end)
+            other = self._steps_of_run(steps.period, first, stop - first)
+            if other is None:
+                continue
+            until = other.end + other.rest
+            if first < steps.end + steps.rest and steps.first < until:
+                end = max(end, steps.end + steps.rest)
+            elif self._are_fit(other, ()) and self.is_worth_while(other):
+                found.append(other)
+                end = until
+        return found
 
     def _kinds(self, period: int, start: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         """For nodes that have the same operations a period later, whether they go on to these as

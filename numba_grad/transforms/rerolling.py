@@ -11,7 +11,9 @@ rerolled: with larger arrays, and more of them, what a loop costs is its arithme
 planned better step by step.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,7 +36,7 @@ from numba_grad.transforms.loops_in_steps import (
 )
 from numba_grad.transforms.order_of_steps import other_orders
 from numba_grad.transforms.repeated_steps import RecordedGraph, Steps, is_fit
-from numba_grad.transforms.rerolled import Rerolled
+from numba_grad.transforms.rerolled import Rerolled, RerolledLoops
 from numba_grad.transforms.results_of_steps import ResultsOfSteps
 from numba_grad.transforms.rows_of_steps import (
     any_rows,
@@ -72,7 +74,7 @@ def reroll(
     known: Callable[[CallTarget], CallTarget],
     read_at_calls: "ReadAtCalls | None",
     limits: Limits,
-) -> Rerolled | None:
+) -> RerolledLoops | None:
     """See `python_loops.loop_in`."""
     fewest = limits.nodes_at_once
     distance = max(16, len(order) // _SAMPLES)
@@ -118,7 +120,7 @@ def _ways_to_look(
 
 def _loop_of(
     recorded: RecordedGraph, known: Callable[[CallTarget], CallTarget], limits: Limits
-) -> Rerolled | None:
+) -> RerolledLoops | None:
     candidates = [(recorded, recorded.repetition(), limits)]
     reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
     freeing: list[Callable[[], RecordedGraph | None]] = []
@@ -141,8 +143,42 @@ def _loop_of(
             continue
         made = _Loop(graph, steps, known, limits).made()
         if made is not None:
-            return made
+            return _with_loops_beside(made, graph, steps, known, limits)
     return None
+
+
+def _with_loops_beside(
+    made: Rerolled,
+    graph: RecordedGraph,
+    steps: Steps,
+    known: Callable[[CallTarget], CallTarget],
+    limits: Limits,
+) -> RerolledLoops:
+    """The loop that was found, and others of the graph, as the inner loops of two are, of which no
+    two go equally far. There may be as many as the outer loop has steps, and to look for one in a
+    graph takes as long as for the first."""
+    found = [(steps.first, made)]
+    # By serial numbers one says what comes after another.
+    may_be_more = 2 * _size(steps) < len(graph.nodes) and not graph.moved
+    rest = graph if may_be_more and graph.are_in_order_of_recording else None
+    while rest is not None:
+        alike = rest.steps_alike(steps)
+        loops = [(x.first, _Loop(rest, x, known, limits).made()) for x in alike]
+        found += [(first, each) for first, each in loops if each is not None]
+        rest = rest.without([steps, *alike])
+        following = rest.repetition()
+        if following is None or not rest.is_worth_while(following):
+            break
+        steps = following
+        another = _Loop(rest, steps, known, limits).made()
+        if another is None:
+            break
+        found.append((steps.first, another))
+    (_, first), *later = sorted(found, key=itemgetter(0))
+    together = RerolledLoops(first)
+    for _, each in later:
+        together.take(each)
+    return together
 
 
 def _size(steps: Steps | None) -> int:
@@ -218,8 +254,7 @@ class _Loop(ResultsOfSteps):
                 return None
         body = self.known(body)
         finals, stacks = loop(body, initial, [x for _, x in rows], step.given_constants, self.count)
-        numbers = [x for step in self.before for x in step.nodes.values() if x >= 0]
-        before = [recorded.nodes[x] for x in numbers]
+        before = [recorded.nodes[x] for x in self._numbers_before()]
         within = list(recorded.nodes[steps.first : steps.end])
         if recorded.written:
             within += [x for node in within for x in self._inside(node)]
@@ -318,7 +353,7 @@ class _Loop(ResultsOfSteps):
         rows = blocks(x, params, first, abs(move), count * self.count)
         return rows if rows is None or move > 0 else flipped(rows)
 
-    def _loop_inside(self, order: Sequence[Node], fixed: Collection[Node]) -> Rerolled | None:
+    def _loop_inside(self, order: Sequence[Node], fixed: Collection[Node]) -> RerolledLoops | None:
         """The longest loop in a step."""
         fewest = len(order) // MOST_LOOPS
         limits = Limits(fewest, fewest, FEWEST_PASSES, self.limits.largest_value)
@@ -374,17 +409,19 @@ class _Loop(ResultsOfSteps):
     def _date(self, results: Sequence[Node], made: Rerolled) -> bool:
         """Give what was recorded now the serial numbers of the last steps, if they have so many:
         inputs have smaller ones than users, among what came before and after as well."""
-        joined = [x for pieces in made.others.values() for x in pieces]
+        joined = [x for runs in made.others.values() for _, x in runs.values()]
         nodes = self.recorded.nodes
-        newest = max([x.serial for x in nodes])
+        newest = self.recorded.newest
         own = made.recorded = recorded_since(newest, [*results, *made.instead.values(), *joined])
-        within = set(nodes[self.steps.first : self.steps.end])
-        later = nodes[self.steps.end :]
-        # Steps may have what was recorded after them (`order_of_steps.py`).
-        readers = [x for x in later if not within.isdisjoint(x.inputs)]
+        end = self.steps.end
+        within = set(nodes[self.steps.first : end])
+        readers = [nodes[x] for x in self.recorded.readers_of(self.steps) if x >= end]
+        readers = [x for x in readers if not within.isdisjoint(x.inputs)]
         readers += self._read_before(made)
+        # Steps may have what was recorded after them (`order_of_steps.py`).
         newest_within = max([x.serial for x in within if x not in self.recorded.moved])
         last = min([newest_within, *[x.serial - 1 for x in readers]])
+        later = nodes[end:] if self.recorded.written else []
         if any(x.serial < last for node in later for x in self._inside(node)):
             return False
         # The results of a loop have the numbers after its own, those that are asked for later as
@@ -410,11 +447,17 @@ class _Loop(ResultsOfSteps):
     def _read_before(self, made: Rerolled) -> list[Node]:
         """What reads results of first steps and was recorded before the others: also what is left
         of first steps, where others read what the loop does not give."""
-        own, before = made.recorded, set(made.before)
-        later = self.recorded.nodes[self.steps.end :]
+        own, before, recorded, steps = made.recorded, set(made.before), self.recorded, self.steps
+        numbers = self._numbers_before()
+        if recorded.moved:
+            readers = [*range(len(recorded.nodes))]
+        else:
+            readers = sorted({*numbers, *recorded.readers_of(steps, numbers)})
+        earlier = [recorded.nodes[x] for x in readers[: bisect_left(readers, steps.first)]]
+        later = [recorded.nodes[x] for x in readers[bisect_left(readers, steps.end) :]]
         read = {y for x in (*later, *own) for y in made.inputs(x)}
         found = []
-        for x in reversed(self.recorded.nodes[: self.steps.first]):
+        for x in reversed(earlier):
             if x not in before or x in read:
                 given = made.inputs(x)
                 read.update(given)

@@ -6,7 +6,7 @@ from numba_grad.graph.node import OPS, Node, record, recording
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params
 from numba_grad.transforms.assigned_rows import UPDATE
-from numba_grad.transforms.rerolled import Rerolled
+from numba_grad.transforms.rerolled import Rerolled, Runs
 from numba_grad.transforms.rows_of_steps import RowsOfPlace, flipped, row_of, rows_along, rows_of
 from numba_grad.transforms.steps_of_loop import StepsOfLoop
 from numba_grad.transforms.written_parts import WrittenPart, with_written
@@ -69,7 +69,11 @@ class ResultsOfSteps(StepsOfLoop):
         others: set[Node] = set()
         reshaped: dict[Node, Node] = {}  # a row, as a piece
         concatenations = []
-        for number, node in enumerate(recorded.nodes[end:], end):
+        readers = recorded.readers_of(self.steps, self._numbers_before())
+        for number in sorted({*readers, *recorded.concatenations_after(end)}):
+            if number < end:
+                continue
+            node = recorded.nodes[number]
             if node.op is _CONCATENATE and len(node.inputs) >= fewest:
                 concatenations.append(node)
                 continue
@@ -100,34 +104,30 @@ class ResultsOfSteps(StepsOfLoop):
         place_of: dict[Node, tuple[int, int]],
         stack_of: dict[int, RowsOfPlace],
         reshaped: dict[Node, Node],
-    ) -> tuple[Node, ...] | None:
-        """The inputs of a concatenation, with what steps gave in one piece; None if that is not
-        how it is."""
+    ) -> Runs | None:
+        """Of the inputs of a concatenation, those that steps gave one after the other, as pieces;
+        None if that is not how it is."""
         axis = node.params["axis"]
-        pieces: list[Node] = []
-        run: list[tuple[Node, int]] = []  # (stack, row), one after the other
-
-        def finish_run() -> None:
-            if run:
-                pieces.append(rows_of(*run[0], len(run), axis))
-                run.clear()
-
-        for x in node.inputs:
+        runs: dict[int, list[tuple[Node, int]]] = {}  # (stack, row), one after the other
+        run: list[tuple[Node, int]] = []
+        for number, x in enumerate(node.inputs):
             row = reshaped.get(x)
             if row is None or row not in place_of:
-                finish_run()
-                pieces.append(x)
+                run = []
                 continue
             shape = row.shape
             if x.shape != (*shape[:axis], 1, *shape[axis:]):
                 return None
             place, step = place_of[row]
-            stack, number = stack_of[place].stack, stack_of[place].row(step)
-            if run and run[-1] != (stack, number - 1):
-                finish_run()
-            run.append((stack, number))
-        finish_run()
-        return tuple(pieces) if len(pieces) < len(node.inputs) else None
+            stack, k = stack_of[place].stack, stack_of[place].row(step)
+            if not run or run[-1] != (stack, k - 1):
+                run = runs[number] = []
+            run.append((stack, k))
+        if all(len(run) == 1 for run in runs.values()):
+            return None
+        return {
+            number: (len(run), rows_of(*run[0], len(run), axis)) for number, run in runs.items()
+        }
 
     def _arrays_after(self, stack_of: dict[int, RowsOfPlace]) -> dict[int, Node]:
         """By the last place of assignments to it, each array after all steps."""

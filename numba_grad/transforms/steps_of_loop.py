@@ -51,6 +51,10 @@ class StepsOfLoop:
             return self.recorded.node(self.before[step].nodes[place])
         return self.recorded.nodes[self.steps.first + step * self.steps.period + place]
 
+    def _numbers_before(self) -> list[int]:
+        """What is in the first steps."""
+        return [x for step in self.before for x in step.nodes.values() if x >= 0]
+
     def _with_steps_before(self, reads: dict[int, list[int]]) -> dict[int, list[int]]:
         """Take in the steps before those that repeat; returns what others read, then."""
         read_any = any(self._reads_any_row(place) for place, _ in self.sequences)

@@ -140,6 +140,16 @@ def test_few_terms_of_a_sum_are_no_loop(repeats, is_carried, is_loop):
     assert (len(cut(signatures, np.array(edges))) > 2) == is_loop
 
 
+@pytest.mark.parametrize("place", range(30))
+def test_steps_that_change_in_one_operation_are_two_loops_without_a_common_step(place):
+    """A period before the change nodes repeat what was before, and in a period what comes after."""
+    period, steps = 30, 40
+    signatures = np.arange(steps * period) % period
+    signatures[steps // 2 * period + place :: period] = 100
+    edges = np.array([(k - 1, k) for k in range(1, len(signatures))])
+    assert np.diff(cut(signatures, edges)).min() > 0
+
+
 def test_periods_that_add_to_several_arrays_are_taken_together():
     """Of 15 nodes, of which some are added to the same nodes of the period before."""
     period, steps = 15, 60

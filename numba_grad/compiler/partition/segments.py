@@ -186,12 +186,17 @@ def _stretches(signatures: np.ndarray, edges: np.ndarray) -> list[Stretch]:
             h = hashes[period]
             repeats = (h[period:] == h[:-period]) & ~is_taken[period:] & ~is_taken[:-period]
             shortest = max(fewest, FEWEST_REPEATS * period) - period
+            taken = 0  # where the run before ends; the next one may begin a period before that
             for start, stop in _runs(repeats, shortest):
+                start = max(start, taken)
+                if stop - start < shortest:
+                    continue
                 stretch = Stretch(start, stop + period, period)
                 if stretch.is_short and not _is_carried_on(stretch, signatures, edges):
                     continue
+                taken = stretch.stop
                 result.append(stretch)
-                is_taken[start : stop + period] = True
+                is_taken[start:taken] = True
     return sorted(result, key=lambda stretch: stretch.start)
 
 
