@@ -14,6 +14,7 @@ from numba_grad.compiler.building.build import build
 from numba_grad.compiler.code_generation import has_masks, vector_bytes
 from numba_grad.compiler.elementary.formulas import FUNCTIONS
 from numba_grad.compiler.elementary.registry import FLOATING
+from numba_grad.compiler.emission import transposed_rows
 from numba_grad.compiler.kernel_language import (
     front_end,
     plain_loops,
@@ -246,6 +247,12 @@ def test_all_functions_are_known_that_have_a_form_for_vectors():
             assert name not in plain_loops._FUNCTIONS, name
         else:
             assert name in plain_loops._FUNCTIONS, name
+
+
+def test_functions_that_take_long_are_known_by_these_names():
+    """Where kernels are planned, which imports nothing of Numba's."""
+    assert vector_functions.FOR_FEW <= vector_functions.LONG
+    assert transposed_rows._LONG_FUNCTIONS <= vector_functions.LONG
 
 
 def is_plain(loop, *, before="", after="", dtype="float64"):
