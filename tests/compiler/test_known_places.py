@@ -28,6 +28,7 @@ FEW = {
     "from the end": lambda s: np.sin(s)[:, [-1, 0], [0, -1]],
     "the same again": lambda s: np.exp(s)[:, [1, 1, 2, 1]] * np.arange(1.0, 5.0)[:, None],
     "a table of places": lambda s: np.exp(s)[:, [[0, 2], [1, 1]]],
+    "rows against columns": lambda s: np.exp(s).T[np.ix_([0, 1, 2], [2, 0])],
     "first axis": lambda s: (s * s).T[[2, 0, 1], [1, 2, 0]],
     "diagonal": lambda s: np.diagonal(s * s, axis1=1, axis2=2),
 }
@@ -53,6 +54,7 @@ ONE_OF_EACH_ROW = {
     "places of two axes": lambda x: (x.reshape(10, 3, COLUMNS) ** 2)[
         np.arange(10), LABELS[:10] % 3, LABELS[10:20]
     ],
+    "several of each row": lambda x: np.exp(x)[np.arange(ROWS)[:, None], np.stack([LABELS] * 2, 1)],
     "not each row": lambda x: log_probabilities(x)[np.arange(ROWS - 1), LABELS[1:]],
     "backwards": lambda x: log_probabilities(x)[np.arange(ROWS)[::-1], LABELS],
     "many columns": lambda x: log_probabilities(x @ np.ones((COLUMNS, 40)))[
