@@ -60,6 +60,9 @@ def check_kernels(name, transform, fewest) -> None:
     """They are those of so many steps, whether steps are even or odd, or what is left where short
     ones are taken together."""
     f, arguments = LOOPS[name](fewest)
+    # From the third call with operands of the same types on a function's operations are recorded
+    # again (`known_calls.py`), so that the first steps of a process may be others.
+    sources_by_jit(transform(f), arguments)
     of_few = sources_by_jit(transform(f), arguments)
     for steps in (fewest + 1, fewest + 2, fewest + 3, 37, 104, *([1000] if name in QUICK else [])):
         f, arguments = LOOPS[name](steps)
