@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from numba_grad.autograd.state import GradientState, accumulation_lock, replace
+from numba_grad.autograd.state import GradientState, accumulation_lock
 from numba_grad.autograd.tensor_class import new_tensor
+from numba_grad.autograd.views import assign
 from numba_grad.compiler.evaluate import evaluate
 from numba_grad.graph.node import OPS, Node, leaf
 
@@ -32,7 +33,7 @@ class GradientUpdate:
         """Set `.grad`, unless it is no longer what was added to.
 
         As in torch, that of a leaf stays the tensor that it was, with another value, unless one of
-        the two has history: who holds it sees the sum.
+        the two has history: who holds it sees the sum, and so does an array that it is a view of.
         """
         previous = self.previous
         if self.state.grad is not previous:
@@ -44,7 +45,7 @@ class GradientUpdate:
         if previous is None or is_another or previous._node.requires_grad:
             self.state.grad = new_tensor(node)
         else:
-            replace(previous, node)
+            assign(previous, node)
         return True
 
 

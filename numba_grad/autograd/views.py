@@ -267,7 +267,9 @@ def _moves(
     and of the others those that show what has changed."""
     view = tensor._view
     path = _path(view, array)
-    keeps_history = not grad_mode.enabled or _detached_at(view, array) is not array
+    # What is written to a detached view is no history of others: they keep what they have.
+    is_detached = _detached_at(view, array) is not array
+    is_recorded = grad_mode.enabled and not is_detached
     base = tensor if view is array else None
     apart, overlapping = [], []
     for other in others:
@@ -277,8 +279,12 @@ def _moves(
             (overlapping if _overlap(changed, other._view) else apart).append(other)
     new_base = node
     if base is not None:
-        new_base = node if base is tensor else _written(base._node, path, node)
-        new_base = state.successor(base, new_base, keeps_history)
+        if base is not tensor:
+            source = base._node
+            if is_detached and source.requires_grad:
+                source = OPS["detach"](source)
+            new_base = _written(source, path, node)
+        new_base = state.successor(base, new_base, not is_recorded)
     own = node
     if base is None:
         own = OPS["identity"](node) if node.requires_grad and overlapping else node
@@ -288,11 +294,11 @@ def _moves(
             own = _read(new_base, path)
     moves = [] if base is None else [(base, new_base)]
     if base is not tensor:
-        moves.append((tensor, state.successor(tensor, own, keeps_history)))
+        moves.append((tensor, state.successor(tensor, own, not is_recorded)))
     for other in overlapping:
         # A view that has history keeps it, also where none is recorded now: that of the array, or
         # its own.
-        with recording(grad_mode.enabled or (base is not None and _has_history(other))):
+        with recording(is_recorded or (base is not None and _has_history(other))):
             own_path = _path(other._view, array)
             if base is not None:
                 new = _read(new_base, own_path)
@@ -305,7 +311,7 @@ def _moves(
                 is_new = full(True, node.type.shape, np.dtype(np.bool_), node.type.device)
                 mask = _written(_blank(array, is_new.type.dtype), path, is_new)
                 new = OPS["where"](_read(mask, own_path), new, before)
-            keeps = keeps_history or _detached_at(other._view, array) is not array
+            keeps = not is_recorded or _detached_at(other._view, array) is not array
             moves.append((other, state.successor(other, new, keeps)))
     return moves
 

@@ -12,6 +12,7 @@ from numba_grad.graph.node import ARGUMENT, Node
 from numba_grad.graph.traced_bodies import check_compiled
 from numba_grad.graph.types import TupleType
 from numba_grad.graph.walk import toposort
+from numba_grad.ops.control import custom
 
 
 def evaluate_with_numpy(
@@ -19,14 +20,27 @@ def evaluate_with_numpy(
 ) -> list:
     """The values of `targets`, where `given` holds those of argument nodes."""
     values: dict[Node, object] = dict(given or {})
-    for node in toposort(targets, stop=lambda n: n.value is not None or n in values):
+    order = toposort(targets, stop=lambda n: n.value is not None or n in values)
+    read = set(targets)
+    for node in reversed(order):
+        if node in read and node.value is None:
+            read.update(_read_by(node))
+    for node in order:
         if node in values:
+            continue
+        if node not in read:
+            values[node] = None
             continue
         if node.value is not None:
             values[node] = node.value
             continue
         values[node] = _apply(node, [values[x] for x in node.inputs])
     return [values[node] for node in targets]
+
+
+def _read_by(node: Node) -> Sequence[Node]:
+    """The inputs that the value of `node` is made of: others are history, which may be freed."""
+    return node.inputs[node.params["context"].tensor_count :] if node.op is custom else node.inputs
 
 
 def _apply(node: Node, arrays: list) -> object:

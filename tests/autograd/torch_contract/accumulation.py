@@ -70,6 +70,18 @@ def assigned_gradient_is_the_tensor(lib):
 
 
 @scenario
+def gradients_that_are_parts_of_one_array(lib):
+    x, y = variable(lib), variable(lib)
+    flat = lib.tensor([1.0] * 6)
+    x.grad, y.grad = flat[:3], flat[3:]
+    (x * x).sum().backward()
+    (y * x).sum().backward()
+    before = lib.array(flat).copy()
+    flat *= 0.5
+    return before, x.grad, y.grad
+
+
+@scenario
 def accumulating_with_create_graph(lib):
     x = variable(lib)
     (x * x * x).sum().backward(create_graph=True)

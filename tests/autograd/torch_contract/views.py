@@ -424,3 +424,55 @@ def a_view_with_hooks_whose_history_was_freed_is_written_to(lib):
     part = row[1:]
     part[1] = row.sum()
     return row, part, y, x.grad, len(seen)
+
+
+@scenario
+def a_detached_part_is_written_to(lib):
+    x = matrix(lib)
+    y = x * 1.5
+    row, column = y[0].detach(), y.T[1]
+    row *= 2
+    (column * column).sum().backward(retain_graph=True)
+    (y * weights(lib)).sum().backward()
+    return row, column, y, x.grad, row.requires_grad
+
+
+@scenario
+def a_detached_part_gets_history(lib):
+    x = matrix(lib)
+    y = x * 1.5
+    row = y[0].detach()
+    row *= x[1]
+    (y * weights(lib)).sum().backward(retain_graph=True)
+    (row * row).sum().backward()
+    return row, y, x.grad
+
+
+@scenario
+def a_detached_part_of_an_array_that_is_gone_is_written_to(lib):
+    x = matrix(lib)
+    row = (x * 1.5)[0]
+    part, other = row[1:].detach(), row[1:]
+    part *= 2
+    (row.sum() + other.sum()).backward()
+    return row, part, other, x.grad
+
+
+@scenario
+def a_detached_part_of_a_leaf_is_written_to(lib):
+    x = matrix(lib)
+    row = x[0].detach()
+    row *= 2
+    (x * x).sum().backward()
+    return x, row, x.grad, x.is_leaf
+
+
+@scenario
+def what_shows_an_array_whose_history_was_freed_is_written_to(lib):
+    x = matrix(lib)
+    y = x * 1.5
+    d = y.detach()
+    d += 0.5
+    (y * weights(lib)).sum().backward()
+    d *= 2
+    return d, y, x.grad, y.requires_grad
