@@ -155,6 +155,8 @@ class Pass:
             if not self.accumulates:
                 self.captures[state] = g
                 continue
+            if state.is_frozen:
+                continue
             if state.node_prehooks:
                 g = through_prehooks(state.node_prehooks, g)
             if g is not None:

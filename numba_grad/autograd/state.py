@@ -12,7 +12,7 @@ from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import GradientError, explain
 from numba_grad.graph import traced_bodies
-from numba_grad.graph.node import OPS, Node, record
+from numba_grad.graph.node import OPS, Node, leaf, record
 from numba_grad.locks import new_lock
 from numba_grad.ops.control import custom_node, item
 
@@ -28,6 +28,7 @@ class GradientState:
     __slots__ = (
         "grad",
         "hooks",
+        "is_frozen",
         "metadata",
         "node_hooks",
         "node_prehooks",
@@ -41,6 +42,7 @@ class GradientState:
 
     grad: Any  # Tensor or None
     retains_grad: bool
+    is_frozen: bool  # a leaf that required grad, and does not now
     hooks: dict[int, Any] | None  # of the tensor
     post_accumulate_hooks: dict[int, Any] | None  # of the leaf
     node_hooks: dict[int, Any] | None  # of the operation, after its derivative
@@ -54,6 +56,7 @@ class GradientState:
     def __init__(self) -> None:
         self.grad = None
         self.retains_grad = False
+        self.is_frozen = False
         self.hooks = None
         self.post_accumulate_hooks = None
         self.node_hooks = None
@@ -161,15 +164,26 @@ def requires_grad_(tensor: Any, flag: bool = True) -> Any:
                 fix="x.astype(numpy.float64)",
             )
         )
-    if flag and node.op.vjp is not None:
-        # A computed tensor becomes a leaf: what it was computed from must not get gradients through
-        # it.
-        own = OPS["detach"](node)
-        own.autograd = node.autograd
-        rebind(tensor, own)
-        node = own
-    node.requires_grad = flag
+    if flag == node.requires_grad:
+        return tensor
+    # What was recorded before goes on from the former node, which requires grad as it did then, and
+    # from what that was computed from.
+    own = OPS["detach"](node) if node.value is None else leaf(node.value)
+    own.requires_grad = flag
+    if node.requires_grad or node.autograd is not None:
+        own.autograd = state_of(node)
+        own.autograd.is_frozen = not flag
+        _show(own)
+    rebind(tensor, own)
     return tensor
+
+
+def _show(node: Node) -> None:
+    """Let what `grad_fn` gave of a leaf be of this version."""
+    state = node.autograd
+    view = None if state is None or state.view is None else state.view()
+    if view is not None:
+        view._node = node
 
 
 def rebind(tensor: Any, node: Node) -> None:
@@ -232,9 +246,7 @@ def move_on(tensor: Any, node: Node) -> None:
         traced_bodies.note_assigned(tensor, old)
     state = old.autograd
     if old.requires_grad and old.op.vjp is None:
-        view = None if state is None or state.view is None else state.view()
-        if view is not None:
-            view._node = node
+        _show(node)
     elif (
         state is not None
         and state is not node.autograd

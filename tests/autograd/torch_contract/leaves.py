@@ -67,6 +67,46 @@ def requires_grad_switched_off(lib):
     return x.grad, w.grad
 
 
+@scenario
+def requires_grad_switched_on_after_use(lib):
+    x, w = lib.tensor([1.0, 2.0, 3.0]), variable(lib)
+    y = w * x + x
+    x.requires_grad_()
+    (x * y).sum().backward()
+    return x.grad, w.grad
+
+
+@scenario
+def what_is_recorded_while_frozen_gives_no_gradient(lib):
+    x, w = variable(lib), variable(lib)
+    before = w * x
+    x.requires_grad_(False)
+    while_frozen = (w * x) ** 2
+    x.requires_grad_()
+    after = x * 3
+    (before + while_frozen + after).sum().backward()
+    return x.grad, w.grad
+
+
+@scenario
+def hooks_of_a_frozen_leaf(lib):
+    x, w, seen = variable(lib), variable(lib), []
+    x.register_hook(seen.append)
+    y = (w * x).sum()
+    x.requires_grad_(False)
+    y.backward()
+    return seen, x.grad, w.grad
+
+
+@scenario
+def the_accumulator_of_a_leaf_that_was_frozen(lib):
+    x = variable(lib)
+    accumulator = (x * 2).grad_fn.next_functions[0][0]
+    x.requires_grad_(False)
+    x.requires_grad_()
+    return accumulator.variable is x, (x * 2).grad_fn.next_functions[0][0] is accumulator
+
+
 expressions(
     "RuntimeError",
     intermediate_results_keep_requires_grad=lambda lib: (variable(lib) * 2).requires_grad_(False),
