@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from numba_grad.autograd.hooks import RemovableHandle
-from numba_grad.autograd.state import dict_of, is_leaf, state_of
+from numba_grad.autograd.state import dict_of, is_leaf, is_revalued, state_of
 from numba_grad.autograd.tensor_class import tensor_of
 from numba_grad.errors import GradientError
 from numba_grad.graph.node import Node, record
@@ -136,6 +136,7 @@ def node_of_edge(edge: GradientEdge) -> Node:
 def _function(x: Node) -> GradFn | None:
     if not x.requires_grad:
         return None
+    x = _with_own_history(x)
     node = x.inputs[0] if x.op is item and x.inputs else x
     state = state_of(node)
     view = None if state.view is None else state.view()
@@ -146,4 +147,10 @@ def _function(x: Node) -> GradFn | None:
 
 
 def _output_number(x: Node) -> int:
+    x = _with_own_history(x)
     return x.params["number"] if x.op is item else 0
+
+
+def _with_own_history(x: Node) -> Node:
+    """`x`, or what it has the history of: where only the value was replaced."""
+    return x.inputs[0].inputs[0] if is_revalued(x) else x

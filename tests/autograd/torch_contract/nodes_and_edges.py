@@ -137,3 +137,19 @@ def edges_of_functions_with_several_results(lib):
     _, b = two_results(lib).apply(x)
     edge = lib.autograd.graph.get_gradient_edge(b)
     return edge.output_nr, lib.autograd.grad(edge, x, ones(lib, 3))
+
+
+@scenario
+def hooks_on_the_operation_of_a_tensor_with_another_value(lib):
+    x, seen = variable(lib), []
+    y = x * 1.5
+    d = y.detach()
+    d *= 2
+    name = y.grad_fn.name().rstrip("0")
+    y.grad_fn.register_hook(lambda gradients, _: (gradients[0] * 2, *gradients[1:]))
+    y.grad_fn.register_prehook(lambda gradients: seen.append(gradients[0]))
+    [g] = lib.autograd.grad(y.sum(), [y], retain_graph=True)
+    edge = lib.autograd.graph.get_gradient_edge(y)
+    [h] = lib.autograd.grad((y * y).sum(), [edge], retain_graph=True)
+    (y * y).sum().backward()
+    return g, h, x.grad, seen, name == (x * 1.5).grad_fn.name().rstrip("0")
