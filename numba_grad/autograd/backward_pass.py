@@ -133,7 +133,13 @@ class Pass:
                 previous = self.captures.get(state)
                 self.captures[state] = result if previous is None else OPS["add"](previous, result)
             g = hooked
-        return hooked_contributions(node, g, traversal.inside, self.checks) if goes_on else None
+        if not goes_on and not self._ends_with(node):
+            return None
+        return hooked_contributions(node, g, traversal.inside, self.checks)
+
+    def _ends_with(self, node: Node) -> bool:
+        """Whether `node` is an input of `backward`, which torch goes through, for its hooks."""
+        return self.accumulates and node in self.traversal.target_nodes
 
     def _differentiate_leaves(self) -> None:
         """Run the hooks of leaves, on the sum over all versions, and note what goes where."""
@@ -260,4 +266,4 @@ class Pass:
         """Whether the pass has gone through an operation."""
         if node.op.vjp is None or self.found.get(node) is None:
             return False
-        return self.targets is None or self.traversal.goes_on(node)
+        return self.targets is None or self.traversal.goes_on(node) or self._ends_with(node)

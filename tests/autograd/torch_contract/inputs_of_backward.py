@@ -1,6 +1,6 @@
 """`backward(inputs=...)`."""
 
-from tests.autograd.torch_contract.scenarios import expressions, scenario, variable
+from tests.autograd.torch_contract.scenarios import expressions, raises, scenario, variable
 
 
 @scenario
@@ -37,6 +37,23 @@ def input_of_backward_that_is_no_leaf(lib):
     y = x * x
     (y * y).sum().backward(inputs=[y])
     return x.grad, y.grad, y.retains_grad
+
+
+@scenario
+def hooks_on_the_operation_of_an_input_of_backward(lib):
+    x, seen = variable(lib), []
+    y = x * x
+    y.grad_fn.register_prehook(lambda gradients: seen.append(gradients[0]))
+    y.grad_fn.register_hook(lambda gradients, _: seen.append(gradients))
+    (y * 3).sum().backward(inputs=[y])
+    return seen, x.grad, y.grad
+
+
+@raises("RuntimeError")
+def what_an_input_of_backward_was_computed_of_is_freed(lib):
+    y = variable(lib) ** 2
+    (y * 3).sum().backward(inputs=[y])
+    (y * 3).sum().backward()
 
 
 @scenario
