@@ -101,7 +101,7 @@ def _principal(x: Value) -> Value:
     safe = select((p > 0.5) & (x < math.inf), x, 1.0)
     safe = select(safe == 0, 1.0, safe)
     # Winitzki's (2003), for larger x.
-    logarithm = log1p(select(safe > 0.5, safe, 1.0))
+    logarithm = log1p(select(safe >= 0.5, safe, 1.0))
     large = logarithm * (1.0 - log1p(logarithm) / (logarithm + 2.0))
     guess = select(safe < 0.5, safe * polynomial(p, _GUESS), large)
     for _ in range(2):
