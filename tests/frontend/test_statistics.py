@@ -146,6 +146,15 @@ def test_integer_quantiles_are_elements(name, q):
         assert found.dtype == expected.dtype
 
 
+@pytest.mark.parametrize("q", [0.25, np.float64(0.25), np.float32(0.25), np.float16(0.25)])
+def test_a_number_of_numpys_is_no_python_number_for_quantiles(q):
+    for dtype in (np.float16, np.float32):
+        x = np.array([0.1, 0.7, 2.3], dtype)
+        found, expected = ng.quantile(x, q), np.quantile(x, q)
+        np.testing.assert_allclose(found, expected, rtol=float(np.finfo(expected.dtype).eps))
+        assert found.dtype == expected.dtype
+
+
 def test_a_complex_dtype_that_is_asked_for_is_that_of_the_variance():
     for x in (X, X * 1j):
         found, expected = ng.var(x, dtype=complex), np.var(x, dtype=complex)

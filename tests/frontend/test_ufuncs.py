@@ -107,6 +107,18 @@ def test_half_precision_rounds_every_result():
     same_bits(ng.tensor(z).astype("float16").astype("float32") - 1, z.astype("f2").astype("f4") - 1)
 
 
+def test_squares_of_truths_by_function_and_by_operator():
+    b = np.array([True, False])
+    for square in (lambda b: np.power(b, 2), lambda b: b**2, lambda b: np.power(b, 3)):
+        same_bits(square(ng.tensor(b)), square(b))
+
+
+def test_decimals_without_a_sign():
+    x = np.array([0.123, -4.56])
+    same_bits(np.round(ng.tensor(x), np.uint64(2)), np.round(x, np.uint64(2)))
+    same_bits(ng.tensor(x).round(np.uint8(1)), x.round(np.uint8(1)))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_ldexp_rounds_once(dtype):
     x = np.concatenate([edges(dtype), np.random.default_rng(0).standard_normal(40).astype(dtype)])

@@ -5,6 +5,7 @@ are written in terms of primitives. Here abs, divmod, pow and round are NumPy's,
 """
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -626,6 +627,7 @@ def round(x: ArrayLike, decimals: int = 0) -> "Tensor":
     Gradient 0.
     """
     node = as_node(x)
+    decimals = operator.index(decimals)  # one of NumPy's may have no sign
     if node.dtype.kind in "iu" and decimals >= 0:
         return wrap(node)
     if node.dtype.kind == "b":

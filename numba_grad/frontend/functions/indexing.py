@@ -79,20 +79,28 @@ def _entry_of_node(entry: Any) -> Any:
     if node is None and isinstance(entry, np.ndarray) and is_tracing():
         values_asked_for(as_node(entry))  # they are checked now, and are part of the graph
     if node is None:
-        return entry
+        # As NumPy, which asks a matrix, or a masked array, for nothing but its elements.
+        return np.asarray(entry) if isinstance(entry, np.ndarray) else entry
     known = _constant(node) if node.dtype.kind in "iub" else None
     return node if known is None else known
 
 
 def places_of_nodes(places: Any) -> Any:
     """What `np.take` and `np.put` are given as one array of places, with its tensors as nodes: a
-    tuple, as `np.nonzero` returns, is no index of several axes."""
+    tuple, as `np.nonzero` returns, is no index of several axes, and truths are 0 and 1, no mask."""
     if places.__class__ is list or places.__class__ is tuple:
         joined = stacked_tensors(places)
-        if joined is not None:
-            return joined if is_traced(joined) else value_of(joined, "index")
-        return np.asarray(places)
-    return index_of_nodes(places)
+        found = np.asarray(places) if joined is None else joined
+        if joined is not None and not is_traced(joined):
+            found = value_of(joined, "index")
+    else:
+        found = index_of_nodes(places)
+    if isinstance(found, Node):
+        return cast(found, INT64) if found.dtype.kind == "b" else found
+    is_truth = (
+        isinstance(found, bool | np.bool_ | np.ndarray) and np.asarray(found).dtype.kind == "b"
+    )
+    return np.asarray(found, np.int64) if is_truth else found
 
 
 def _constant(node: Node) -> np.ndarray | None:
@@ -131,6 +139,9 @@ def take(
         index = np.asarray(index)
         if index.size == 0:
             index = index.astype(np.int64)
+    elif index.dtype.kind not in "iu":
+        got = {"indices": index.type}
+        raise IndexError(explain("take", "indices must be integers", got=got))
     if mode in ("wrap", "clip") and not isinstance(index, Node) and node.shape[number]:
         # Known, it may turn out to name the neighbours of all elements.
         last = node.shape[number] - 1

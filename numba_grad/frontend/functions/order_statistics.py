@@ -210,8 +210,8 @@ def _mean_of_nothing(x: Node, axes: tuple[int, ...], keepdims: bool) -> "Tensor"
 
 
 def _is_weak(q: ArrayLike, x: Node) -> bool:
-    """Whether the result has the dtype of `x`: `q` is a Python number."""
-    return isinstance(q, int | float) and is_inexact(x.dtype)
+    """Whether the result has the dtype of `x`: `q` is a Python number, not one of NumPy's."""
+    return q.__class__ in (int, float) and is_inexact(x.dtype)
 
 
 def _dtype_of_positions(dtype: np.dtype) -> np.dtype:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.errors import explain
 from numba_grad.frontend.inputs.arrays import WEAK, ArrayLike, as_node, operands, scalar_leaf, wrap
 from numba_grad.frontend.inputs.selections import Selection
@@ -46,6 +47,9 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> "Tensor":
     for given in (x1, x2):
         if isinstance(given, Selection):
             return given.called(power, (x1, x2), {})
+    if x2.__class__ is int and is_tensor(x1) and x1.dtype.kind == "b":
+        # Only the operator has NumPy's shortcut for squares.
+        x1 = cast(as_node(x1), loop_dtypes(np.power, (x1.dtype, int))[0])
     return wrap(power_node(x1, x2))
 
 
