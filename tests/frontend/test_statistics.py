@@ -151,7 +151,7 @@ def test_a_number_of_numpys_is_no_python_number_for_quantiles(q):
     for dtype in (np.float16, np.float32):
         x = np.array([0.1, 0.7, 2.3], dtype)
         found, expected = ng.quantile(x, q), np.quantile(x, q)
-        np.testing.assert_allclose(found, expected, rtol=float(np.finfo(expected.dtype).eps))
+        np.testing.assert_allclose(found, expected, rtol=float(np.finfo(dtype).eps))
         assert found.dtype == expected.dtype
 
 
