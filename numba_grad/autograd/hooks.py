@@ -79,9 +79,10 @@ def _check_hook(node: Node, hook: object) -> None:
 def through_tensor_hooks(hooks: dict[int, Hook] | None, g: Node) -> Node:
     """What the hooks of a tensor make of its gradient."""
     for hook in tuple((hooks or {}).values()):
-        replacement = called("a backward pass", hook, tensor_of(g))
-        if replacement is not None:
-            g = _checked(hook, replacement, g)
+        tensor = tensor_of(g)
+        replacement = called("a backward pass", hook, tensor)
+        # What a hook writes to its argument counts, as in torch, though it is asked not to.
+        g = tensor._node if replacement is None else _checked(hook, replacement, g)
     return g
 
 

@@ -57,6 +57,21 @@ def hooks_modify_in_order(lib):
 
 
 @scenario
+def hooks_write_to_the_gradient(lib):
+    x = variable(lib)
+    y = x * 2
+    y.retain_grad()
+
+    def double(g):
+        g *= 2
+
+    y.register_hook(double)
+    y.register_hook(lambda g: g + 1)
+    (y * 3).sum().backward()
+    return y.grad, x.grad
+
+
+@scenario
 def hooks_get_the_sum_once(lib):
     x = variable(lib)
     y = x * 2
