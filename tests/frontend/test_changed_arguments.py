@@ -128,3 +128,65 @@ def test_a_rule_says_nothing_of_what_its_function_changes() -> None:
     with pytest.raises(GradientError, match="shifted: changes an argument in place"):
         by_custom_vjp(x)
     numpy.testing.assert_array_equal(x.detach(), array())
+
+
+def _written_within_no_grad(w: Any, x: Any) -> Any:
+    with ng.no_grad():
+        w *= 0.5
+    return (w * x).sum()
+
+
+def _written_through_what_is_detached(w: Any, x: Any) -> Any:
+    y = (w * x).sum()
+    d = w.detach()
+    d *= 0.5
+    return y
+
+
+@pytest.mark.parametrize("is_leaf", [True, False])
+@pytest.mark.parametrize("f", [_written_within_no_grad, _written_through_what_is_detached])
+def test_what_is_written_within_no_grad_keeps_its_history(
+    f: Callable[..., Any], is_leaf: bool
+) -> None:
+    seen = []
+    for function in (f, ng.jit(f)):
+        leaf = ng.tensor([1.0, 2.0], requires_grad=True)
+        w = leaf if is_leaf else leaf * 3
+        for _ in range(2):
+            function(w, numpy.array([5.0, 7.0])).backward(retain_graph=True)
+        seen.append((w.detach().numpy(), leaf.grad.numpy(), w.is_leaf, w.requires_grad))
+    numpy.testing.assert_array_equal(seen[1][0], seen[0][0])
+    numpy.testing.assert_array_equal(seen[1][1], seen[0][1])
+    assert seen[1][2:] == seen[0][2:] == (is_leaf, True)
+
+
+def test_a_leaf_is_not_written_to_where_history_is_recorded() -> None:
+    @ng.jit
+    def f(w: Any) -> Any:
+        w *= 0.5
+        return w.sum()
+
+    with pytest.raises(GradientError, match="a leaf Variable that requires grad"):
+        f(ng.tensor([1.0, 2.0], requires_grad=True))
+
+
+def test_parameters_are_updated_within_a_compiled_step() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.w = ng.tensor([1.0, 2.0], requires_grad=True)
+
+        def step(self, x: Any) -> Any:
+            (self.w * self.w * x).sum().backward()
+            with ng.no_grad():
+                self.w -= 0.1 * self.w.grad
+            self.w.grad = None
+            return (self.w * x).sum()
+
+    run, compiled = Model(), Model()
+    step = ng.jit(compiled.step)
+    for x in ([1.0, 2.0], [0.5, -1.0], [1.0, 1.0]):
+        assert step(numpy.array(x)).item() == pytest.approx(
+            run.step(numpy.array(x)).item(), rel=1e-14
+        )
+        assert compiled.w.is_leaf and compiled.w.requires_grad and compiled.w.grad is None
+    numpy.testing.assert_allclose(compiled.w.detach(), run.w.detach(), rtol=1e-14)

@@ -29,6 +29,7 @@ from numba_grad.frontend.inputs.changed_arguments import (
     NewContents,
     as_before,
     assigned_arrays,
+    have_other_values,
     numbers_of_changed,
 )
 from numba_grad.frontend.inputs.guards import MOST_CONDITIONS, guard_of
@@ -67,6 +68,7 @@ class _Outcome(NamedTuple):
     structure: trees.Structure
     assigned: list[Any]
     changed: list[int]
+    keep_history: list[bool]  # of `changed`
     raised: list[Node]
 
 
@@ -122,7 +124,7 @@ class FunctionTrace:
         ]
         tree = trees.unflatten(dynamic.structure, tensors)
         outcome = self._outcome(function, tree, arguments, tensors)
-        trace, scope, outputs, structure, assigned, changed, raised = outcome
+        trace, scope, outputs, structure, assigned, changed, keep_history, raised = outcome
         contents = NewContents.of(tree, tensors)
         if contents is not None:
             outputs += [x._node for x in contents.computed]
@@ -151,6 +153,7 @@ class FunctionTrace:
             arguments,
             outputs,
             changed,
+            keep_history,
             assigned_to,
             contents,
             state,
@@ -192,7 +195,9 @@ class FunctionTrace:
                 outputs = self._outputs(leaves)
                 assigned, before = assigned_arrays(traced.assigned)
                 held = [*tensors, *assigned]
-                changed = numbers_of_changed(held, [*given, *before])
+                given += before
+                changed = numbers_of_changed(held, given)
+                keep_history = have_other_values(held, given, changed)
                 outputs += [held[k]._node for k in changed]
             is_done = True
         except TypeError as error:
@@ -207,7 +212,7 @@ class FunctionTrace:
                 forget_tensors_of(self._around, self._first)
         if trace.refused:
             self._warn_of_caught(trace.refused[0])
-        return _Outcome(trace, scope, outputs, structure, assigned, changed, raised)
+        return _Outcome(trace, scope, outputs, structure, assigned, changed, keep_history, raised)
 
     def _warn_of_caught(self, message: str) -> None:
         """As `try: n = int(x)` with `except TypeError` does, or `except Exception`."""

@@ -373,7 +373,8 @@ class Jitted:
             specialization.contents,
             specialization.state,
         )
-        change(f"jit of {self.__name__}", leaves, changed, after[: len(changed)])
+        keep = specialization.keep_history
+        change(f"jit of {self.__name__}", leaves, changed, after[: len(changed)], keep)
         nodes = [x if isinstance(x, Node) else leaf(x) for x in after[len(changed) :]]
         as_tensors = dynamic.has_tensors
         if contents is not None:

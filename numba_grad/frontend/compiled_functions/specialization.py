@@ -89,6 +89,7 @@ class Specialization:
     # them, the state, and whether it raises; None once a long graph was compiled, and let go.
     outputs: list[Node] | None
     changed: list[int]  # numbers of these arguments, and after all arguments of:
+    keep_history: list[bool]  # of these: whether they get another value alone
     assigned: list[Any]  # tensors that the function closes over, and changes in place
     contents: NewContents | None  # of containers among the arguments
     state: StateBetweenCalls  # what else it changes

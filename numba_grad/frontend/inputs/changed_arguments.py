@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from numba_grad.autograd.state import rebind
+from numba_grad.autograd.state import is_leaf, is_revalued, rebind
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.autograd.views import assign, is_view_of, overlap
 from numba_grad.errors import TracingError, explain
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, is_stand_in, value_of, wrap
-from numba_grad.graph.node import Node, leaf
+from numba_grad.graph.node import Node, grad_mode, leaf, record, recording
 from numba_grad.graph.walk import is_traced
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.elementwise import detach, identity
@@ -33,6 +33,20 @@ def numbers_of_changed(stand_ins: Sequence[Any], given: Sequence[Node]) -> list[
         for k, (x, before) in enumerate(zip(stand_ins, given, strict=True))
         if x._node is not before and _origin(x._node) is not _origin(before)
     ]
+
+
+def have_other_values(
+    stand_ins: Sequence[Any], given: Sequence[Node], changed: Sequence[int]
+) -> list[bool]:
+    """Which of those that have changed have another value alone, and the history that they were
+    given: what was written to them within `no_grad`."""
+    return [_has_another_value(stand_ins[k]._node, given[k]) for k in changed]
+
+
+def _has_another_value(node: Node, before: Node) -> bool:
+    if is_revalued(node):
+        return node.inputs[0].inputs[0] is before
+    return node.requires_grad and is_leaf(node)  # what the function closes over
 
 
 def _origin(node: Node) -> Node:
@@ -140,9 +154,14 @@ def _write_over(held: Any, new: Any) -> Any:
 
 
 def change(
-    operation: str, leaves: Sequence[Any], numbers: Sequence[int], after: Sequence[Any]
+    operation: str,
+    leaves: Sequence[Any],
+    numbers: Sequence[int],
+    after: Sequence[Any],
+    keep_history: Sequence[bool] = (),
 ) -> None:
     """Let those of the leaves that have these numbers hold what comes after: nodes, or values.
+    Those that `keep_history` get the value alone.
 
     Raises
     ------
@@ -163,10 +182,13 @@ def change(
                     fix="x.copy() for one of them",
                 )
             )
-    for number, value in zip(numbers, after, strict=True):
+    keep_history = keep_history or [False] * len(numbers)
+    for number, value, keeps in zip(numbers, after, keep_history, strict=True):
         held = leaves[number]
         if is_tensor(held):
-            assign(held, value if isinstance(value, Node) else leaf(value))
+            node = value if isinstance(value, Node) else leaf(value)
+            with recording(grad_mode.enabled and not keeps):
+                assign(held, record(detach, (node,)) if keeps and node.requires_grad else node)
         elif not isinstance(value, Node):
             held[...] = value
         elif is_traced(value) or value.requires_grad:
