@@ -35,6 +35,9 @@ for row in a: row *= 2
 for row in a.T: row += row[0]
 rows = list(a); rows[0][1] = 5; rows[1] *= 3
 d = np.diagonal(a); a[0, 0] = 99
+d = np.diag(a[:, 1:]); a[0, 1] = 99
+d = np.einsum("ii->i", a[:, 1:]); a[0, 1] = 99
+t = np.einsum("ij->ji", a); t[0] = 5; a[1, 1] = 7
 s = a[0, 0]; s += 1
 s = a[0, 0, ...]; s += 1
 e = a[...]; e[0] = 0

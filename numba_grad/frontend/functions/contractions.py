@@ -302,6 +302,7 @@ def in_order(x: Node, axes: tuple[int, ...]) -> Node:
 # Diagonals
 
 
+@by_types(operands=1)
 def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> "Tensor":
     """The elements of diagonal number `offset` of two axes, along a new last axis. As in NumPy a
     view that nothing can be assigned to."""
@@ -332,7 +333,7 @@ def diag(x: ArrayLike, k: int = 0) -> "Tensor":
     """Diagonal number `k` of a matrix; or the matrix with `x`, 1-d, as that diagonal."""
     node, k = as_node(x), operator.index(k)
     if len(node.shape) == 2:
-        return diagonal(node, k)
+        return diagonal(x, k)
     if len(node.shape) != 1:
         raise ShapeError(explain("diag", "not 1-d or 2-d", got={"x": node.type}))
     size = node.shape[0] + abs(k)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numba_grad.autograd.views import view_of
 from numba_grad.dtypes import BOOL
 from numba_grad.errors import ShapeError, explain
 from numba_grad.fresh_thread import imported
@@ -78,7 +79,10 @@ def einsum(*operands: Any, optimize: Any = True, dtype: object = None) -> "Tenso
             chosen[:2] = [_contracted(chosen[0], chosen[1], later)]
         pending.append(chosen[0])
     node, term = _without_unneeded(*pending[0], set(result))
-    return wrap(in_order(node, tuple([term.index(label) for label in result])))
+    found = in_order(node, tuple([term.index(label) for label in result]))
+    # Of one array, all of whose labels stay, as in NumPy: "ij->ji" and "ii->i".
+    is_view = len(nodes) == 1 and wanted is None and set(terms[0]) == set(result)
+    return view_of(arrays[0], found) if is_view else wrap(found)
 
 
 def einsum_path(*operands: Any, optimize: Any = "greedy") -> tuple[list[Any], str]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from numba_grad.autograd import tensor_class
 from numba_grad.autograd.tensor_class import is_tensor, new_tensor, recorded_tensor
-from numba_grad.autograd.views import Step, note_view, view_of
+from numba_grad.autograd.views import Step, assign, note_view, view_of
 from numba_grad.compiler.backends import only_device
 from numba_grad.dtypes import FLOAT64, ends, finfo, is_floating, is_inexact
 from numba_grad.errors import DTypeError, explain
@@ -659,12 +659,16 @@ def nan_to_num(
 ) -> "Tensor":
     """`x` with nan replaced by `nan`, and infinities by the largest numbers or the ones given.
 
-    Replacements broadcast to `x`, and get the gradient there. `copy` changes nothing.
+    Replacements broadcast to `x`, and get the gradient there. With `copy=False` a tensor `x` is
+    changed, and returned.
     """
+    if not copy and is_tensor(x):
+        assign(x, nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf)._node)
+        return x
     node = as_node(x)
     if node.dtype.kind == "c":
         parts = [
-            nan_to_num(OPS[part](node), copy, nan, posinf, neginf) for part in ("real", "imag")
+            nan_to_num(OPS[part](node), True, nan, posinf, neginf) for part in ("real", "imag")
         ]
         return wrap(OPS["make_complex"](*[part._node for part in parts]))
     if not is_floating(node.dtype):

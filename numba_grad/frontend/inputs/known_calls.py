@@ -230,7 +230,8 @@ def _recorded(result: Any, operands: Sequence[Node], given: Sequence[Any]) -> An
     view = result._view
     if view is not None:
         shown = [k for k, x in enumerate(given) if x._view is view.parent]
-        if view.parent is None or not shown or any(inputs for _, inputs, _ in view.steps):
+        further = {x for _, inputs, _ in view.steps for x in inputs}  # where a diagonal is
+        if view.parent is None or not shown or not further.issubset(constants):
             return _NEVER
         recording.shown, recording.steps = shown[0], view.steps
     return recording
