@@ -59,6 +59,7 @@ CALLS: list[tuple[Callable[..., Any], Arguments]] = [
     (contractions.tensordot, lambda x, y, m: (m, x, 1)),
     (contractions.vdot, lambda x, y, m: (x, y)),
     (contractions.vecdot, lambda x, y, m: (m, x)),
+    (contractions.diagonal, lambda x, y, m: (m, 1)),
     (contractions.trace, lambda x, y, m: (m,)),
     (contractions.diag, lambda x, y, m: (m,)),
     (contractions.diag, lambda x, y, m: (x, 1)),
@@ -198,6 +199,9 @@ def test_views_are_views() -> None:
         turned = shapes.moveaxis(m, 0, 1)
         m[0, 1] = 5.0
         assert turned.numpy()[1, 0] == 5.0
+        main = contractions.diag(m)
+        m[1, 1] = 3.0
+        assert main.numpy()[1] == 3.0
         chosen = m[[0, 1]]
         chosen[0, 0] = -1.0
         assert m.numpy()[0, 0] != -1.0
