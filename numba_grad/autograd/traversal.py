@@ -23,7 +23,7 @@ from numba_grad.graph.walk import (
 from numba_grad.transforms.python_loops import is_long, loop_in
 
 if TYPE_CHECKING:
-    from numba_grad.transforms.rerolled import Rerolled
+    from numba_grad.transforms.rerolling.rerolled import Rerolled
 
 _UPDATE, _op_of = OPS["update_slice"], attrgetter("op")
 
@@ -155,7 +155,7 @@ class Traversal:
         """Go through rows that were written in parts as values of their own, if there are any."""
         if self.is_traced or not is_long(self.order) or _UPDATE not in map(_op_of, self.order):
             return False
-        rows_as_values = imported("numba_grad.transforms.rows_as_values")
+        rows_as_values = imported("numba_grad.transforms.rerolling.rows_as_values")
         fixed = self._fixed()
         copies = rows_as_values.copies_with_rows_as_values(self.order, fixed)
         if not copies:

@@ -167,7 +167,7 @@ class CallTarget:
         with recording(True):
             order = reached(roots, self.arguments)
             if not {"max", "min"}.isdisjoint([x.op.name for x in order]):
-                shifts = imported("numba_grad.transforms.shifts_without_effect")
+                shifts = imported("numba_grad.transforms.rewrites.shifts_without_effect")
                 order = reached(roots, self.arguments, shifts.shifts_without_effect(order, roots))
             found = cotangents(roots, seeds_of_roots, order)
             numbers = tuple(k for k, node in enumerate(self.arguments) if node in found)

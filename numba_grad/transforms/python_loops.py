@@ -9,6 +9,7 @@ from numba_grad.fresh_thread import imported
 from numba_grad.graph import placement
 from numba_grad.graph.node import OPS, SERIALS_A_NODE, Node
 from numba_grad.graph.types import CPU
+from numba_grad.transforms.control_flow.loops import PASSES_OF_LOOPS
 from numba_grad.transforms.loop_sizes import (
     FEWEST_OF_MANY_OPERATIONS,
     FEWEST_STEPS,
@@ -16,12 +17,11 @@ from numba_grad.transforms.loop_sizes import (
     MANY_OPERATIONS,
     MOST_LOOPS,
 )
-from numba_grad.transforms.loops import PASSES_OF_LOOPS
 
 if TYPE_CHECKING:
     from numba_grad.transforms.call import CallTarget
     from numba_grad.transforms.read_at_calls import ReadAtCalls
-    from numba_grad.transforms.rerolled import RerolledLoops
+    from numba_grad.transforms.rerolling.rerolled import RerolledLoops
 
 _op_of, _device_of = attrgetter("op"), attrgetter("type.device")
 _SLICE = OPS["slice"]
@@ -29,7 +29,8 @@ _SLICE = OPS["slice"]
 FEWEST_NODES = 768
 # A compiled function is the same program for any number of steps.
 FEWEST_NODES_COMPILED = 32
-# The same of loops whose steps are one for all (`independent_steps.py`): they are loops no more.
+# The same of loops whose steps are one for all, and are loops no more
+# (`control_flow/independent_steps.py`).
 _MOST_AT_ONCE = 32
 # Elements of what is left of each step, in a compiled function. Of larger ones often a part is read
 # (a receiver of waves), and step by step nothing else of them is stored, or has a cotangent.
@@ -59,8 +60,8 @@ def is_long_since(serial: int, nodes: Collection[Node]) -> bool:
 
 
 def _have_ragged_steps(nodes: Collection[Node]) -> bool:
-    """Whether so many slices of one array have different lengths that `ragged_steps.py` should look
-    for a sum of what is made of them."""
+    """Whether so many slices of one array have different lengths that `rerolling/ragged_steps.py`
+    should look for a sum of what is made of them."""
     lengths = {(x.inputs[0], x.type) for x in nodes if x.op is _SLICE and x.shape}
     most = Counter([array for array, _ in lengths]).most_common(1)
     return bool(most) and most[0][1] >= FEWEST_STEPS
@@ -81,7 +82,7 @@ def loop_in(
 ) -> "RerolledLoops | None":
     """The longest loop in a long graph, if there is one, as one operation, with loops of steps like
     its own; before it, in a compiled function, steps that read rows of different lengths
-    (`ragged_steps.py`).
+    (`rerolling/ragged_steps.py`).
 
     Parameters
     ----------
@@ -93,13 +94,13 @@ def loop_in(
     """
     # Most programs have none, and import nothing for it.
     if is_compiled and _have_ragged_steps(order):
-        ragged_steps = imported("numba_grad.transforms.ragged_steps")
+        ragged_steps = imported("numba_grad.transforms.rerolling.ragged_steps")
         joined = ragged_steps.joined_ragged_steps(order, fixed, read_at_calls)
         if joined is not None:
             return joined
     if not is_long(order, is_compiled=is_compiled):
         return None
-    rerolling = imported("numba_grad.transforms.rerolling", *PASSES_OF_LOOPS)
+    rerolling = imported("numba_grad.transforms.rerolling.rerolling", *PASSES_OF_LOOPS)
     # On a GPU a thread keeps what a few steps compute in registers, also for the way back: where a
     # loop is an operation it would be in memory.
     is_elsewhere = placement.is_in_use() and {*map(_device_of, order)} != {CPU}

@@ -3,7 +3,8 @@
 import numpy
 import pytest
 
-from numba_grad.transforms import python_loops, rerolling
+from numba_grad.transforms import python_loops
+from numba_grad.transforms.rerolling import rerolling
 from tests.counting import found_by
 
 

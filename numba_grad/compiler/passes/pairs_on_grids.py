@@ -15,7 +15,7 @@ of any rank. That is done once derivatives are taken: what the others come to, a
 diagonal, is never multiplied by anything.
 
 Two loops (`for i in range(n): for j in range(i)`) come here as index arrays too: their steps need
-nothing of each other (`transforms/independent_steps.py`).
+nothing of each other (`transforms/control_flow/independent_steps.py`).
 """
 
 from collections.abc import Mapping, Sequence

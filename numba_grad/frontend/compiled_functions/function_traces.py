@@ -55,7 +55,7 @@ from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import item
 from numba_grad.transforms.loop_sizes import LARGEST_VALUE
 from numba_grad.transforms.python_loops import FEWEST_NODES_COMPILED, loop_in
-from numba_grad.transforms.repeated_views import without_repetitions
+from numba_grad.transforms.rewrites.repeated_views import without_repetitions
 
 
 class _Outcome(NamedTuple):

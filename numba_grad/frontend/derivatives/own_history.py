@@ -15,7 +15,10 @@ from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.walk import History, history_of
 from numba_grad.transforms.loop_sizes import LARGEST_VALUE, puts_arrays_together
 from numba_grad.transforms.python_loops import FEWEST_NODES, is_long, is_long_since, loop_in
-from numba_grad.transforms.repeated_views import without_repeated_views, without_repetitions
+from numba_grad.transforms.rewrites.repeated_views import (
+    without_repeated_views,
+    without_repetitions,
+)
 
 _op, _requires_grad = attrgetter("op"), attrgetter("requires_grad")
 _EXTREMES = {OPS["max"], OPS["min"]}
@@ -92,7 +95,7 @@ class OwnHistory:
             if looks and self._is_long() and self._writes_in_parts() and self._has_rerolled():
                 self._follow()
                 return
-            rows_as_values = imported("numba_grad.transforms.rows_as_values")
+            rows_as_values = imported("numba_grad.transforms.rerolling.rows_as_values")
             self.nodes = rows_as_values.with_rows_as_values(self.nodes, self.roots)
         if looks and self._is_long() and self._has_rerolled():
             self._follow()
@@ -108,7 +111,7 @@ class OwnHistory:
         nodes = (self._pending() if walk is None else walk).nodes
         if not puts_arrays_together(nodes):
             return False
-        shared = imported("numba_grad.transforms.shared_with_neighbours")
+        shared = imported("numba_grad.transforms.rewrites.shared_with_neighbours")
         order = [x for x in nodes if x.serial >= self._since]
         return shared.with_shared_with_neighbours(order, {*self._outputs, *self._ends})
 
@@ -116,7 +119,7 @@ class OwnHistory:
         return is_long(self.nodes, is_compiled=is_tracing())
 
     def _writes_in_parts(self) -> bool:
-        written_parts = imported("numba_grad.transforms.written_parts")
+        written_parts = imported("numba_grad.transforms.rerolling.written_parts")
         return bool(written_parts.parts_written_in(self.nodes, self.roots, current.trace))
 
     def _shorten(self) -> None:
@@ -124,17 +127,17 @@ class OwnHistory:
         history, roots = self.nodes, self.roots
         # To look at indices takes time, so where a function is compiled.
         if is_tracing() and OPS["scatter_set"] in map(_op, history):
-            written_parts = imported("numba_grad.transforms.written_parts")
+            written_parts = imported("numba_grad.transforms.rerolling.written_parts")
             history = written_parts.with_known_places(history, roots, current.trace)
         if puts_arrays_together(history):
-            kept_ends = imported("numba_grad.transforms.kept_ends")
+            kept_ends = imported("numba_grad.transforms.rewrites.kept_ends")
             history = kept_ends.with_kept_ends(history, roots)
         history = without_repeated_views(history, roots)
         # Two arguments may be equal, and are two nevertheless.
         fixed = {*roots, *self._ends}
         history = without_repetitions(history, fixed, current.trace, LARGEST_VALUE)
         if is_tracing() and not _EXTREMES.isdisjoint(map(_op, history)):
-            shifts = imported("numba_grad.transforms.shifts_without_effect")
+            shifts = imported("numba_grad.transforms.rewrites.shifts_without_effect")
             cut = shifts.shifts_without_effect(history, roots)
             history = [x for x in history if x not in cut]
         self.nodes = history

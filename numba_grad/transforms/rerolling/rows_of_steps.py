@@ -10,7 +10,7 @@ from numba_grad.graph.node import OPS, Node, leaf, record
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params, slice_params
-from numba_grad.transforms.assigned_rows import RowPart
+from numba_grad.transforms.rerolling.assigned_rows import RowPart
 
 _HIGHEST_BLOCK = 16  # of rows, which overlap those of the next step or leave out some
 _SLICE, _CONCATENATE = OPS["slice"], OPS["concatenate"]

@@ -13,7 +13,7 @@ from numba_grad.graph.node import OPS, Node
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.movement import region_params
 from numba_grad.transforms.loop_sizes import LARGEST_VALUE
-from numba_grad.transforms.replaced_nodes import with_replaced
+from numba_grad.transforms.rewrites.replaced_nodes import with_replaced
 
 _CONCATENATE, _RESHAPE, _SLICE = OPS["concatenate"], OPS["reshape"], OPS["slice"]
 _UPDATE, _IDENTITY = OPS["update_slice"], OPS["identity"]

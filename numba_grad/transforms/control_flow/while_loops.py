@@ -11,16 +11,16 @@ import numpy as np
 from numba_grad.graph.node import Node, argument
 from numba_grad.graph.types import TupleType, Type, array_type
 from numba_grad.ops.control import aliases, result, with_results
-from numba_grad.transforms.bodies import (
+from numba_grad.transforms.call import CallTarget, Evaluate, once_for_each_graph, op_of_graphs
+from numba_grad.transforms.control_flow.bodies import (
     backward_body,
     forward_body,
     inputs_with_tangents,
     member_by_member,
 )
-from numba_grad.transforms.call import CallTarget, Evaluate, once_for_each_graph, op_of_graphs
+from numba_grad.transforms.control_flow.loop_adjoints import loop_adjoint
+from numba_grad.transforms.control_flow.loop_params import WhileParams
 from numba_grad.transforms.jvp import Tangent
-from numba_grad.transforms.loop_adjoints import loop_adjoint
-from numba_grad.transforms.loop_params import WhileParams
 
 
 def while_loop(

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from numba_grad.graph.node import OPS, Node, argument, recording
 from numba_grad.graph.walk import rebuilt
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.assigned_rows import row_axis
 from numba_grad.transforms.call import CallTarget
-from numba_grad.transforms.loops_in_steps import one_after_the_other
-from numba_grad.transforms.rows_of_steps import (
+from numba_grad.transforms.rerolling.assigned_rows import row_axis
+from numba_grad.transforms.rerolling.loops_in_steps import one_after_the_other
+from numba_grad.transforms.rerolling.rows_of_steps import (
     as_read_again,
     elements_of,
     picked_row,
     row_of,
     rows_in_front,
 )
-from numba_grad.transforms.steps_before import Carried
-from numba_grad.transforms.steps_of_loop import WHICH_ROW, Reads, StepsOfLoop
+from numba_grad.transforms.rerolling.steps_before import Carried
+from numba_grad.transforms.rerolling.steps_of_loop import WHICH_ROW, Reads, StepsOfLoop
 
 # What reads an array, of which each has a row, or one which has all of it.
 Read = tuple[list[Reads], Node]

@@ -22,7 +22,7 @@ from numba_grad.graph.walk import is_nobodys
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.movement import Shape, slice_params
 from numba_grad.transforms.loop_sizes import LARGEST_VALUE
-from numba_grad.transforms.replaced_nodes import with_replaced
+from numba_grad.transforms.rewrites.replaced_nodes import with_replaced
 
 _ADD, _SUBTRACT = OPS["add"], OPS["subtract"]
 _MULTIPLY, _DIVIDE = OPS["multiply"], OPS["divide"]

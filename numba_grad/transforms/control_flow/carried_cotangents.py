@@ -19,7 +19,7 @@ from numba_grad.immutable import NamedTuple
 from numba_grad.transforms.call import CallTarget, once_for_each_graph
 
 if TYPE_CHECKING:
-    from numba_grad.transforms.sums_of_points import SumsOfPoints
+    from numba_grad.transforms.control_flow.sums_of_points import SumsOfPoints
 
 
 class CarriedCotangents(NamedTuple):
@@ -88,7 +88,9 @@ def of_totals(body: CallTarget, carried: int) -> "SumsOfPoints | None":
     if not body.outputs or body.outputs[0].type.device == CPU:
         return None
     # Imported when it is needed: most programs have no GPU.
-    return imported("numba_grad.transforms.sums_of_points").carrying_points(body, carried)
+    return imported("numba_grad.transforms.control_flow.sums_of_points").carrying_points(
+        body, carried
+    )
 
 
 @once_for_each_graph

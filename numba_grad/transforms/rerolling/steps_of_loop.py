@@ -9,9 +9,9 @@ import numpy as np
 
 from numba_grad.graph.node import Node
 from numba_grad.ops.control import several_results
-from numba_grad.transforms.assigned_rows import RowAccess
-from numba_grad.transforms.repeated_steps import RecordedGraph, Steps
-from numba_grad.transforms.steps_before import Carried, Comparison, StepBefore
+from numba_grad.transforms.rerolling.assigned_rows import RowAccess
+from numba_grad.transforms.rerolling.repeated_steps import RecordedGraph, Steps
+from numba_grad.transforms.rerolling.steps_before import Carried, Comparison, StepBefore
 
 Reads = tuple[int, int]  # a place in a step, and which input of it
 WHICH_ROW = -1  # stands for an input, of a slice of what a step computes: the row that it is of

@@ -4,7 +4,7 @@ A loop of 1,000 Runge-Kutta steps is 130,000 nodes, and 340,000 with its derivat
 differentiating, flattening and planning look at one by one. As one node with a body of 130 they
 look at a step.
 
-`python_loops.py` says when to look.
+`transforms/python_loops.py` says when to look.
 
 What repeats is found in arrays (`repeated_steps.py`). Only long loops over few numbers are
 rerolled: with larger arrays, and more of them, what a loop costs is its arithmetic, which is
@@ -24,29 +24,29 @@ from numba_grad.graph.walk import in_order_of_recording, recorded_since
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.assigned_rows import RowAccess, row_axis
-from numba_grad.transforms.body_of_step import BodyOfStep, Read
 from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.control_flow.loops import loop
 from numba_grad.transforms.loop_sizes import MOST_LOOPS
-from numba_grad.transforms.loops import loop
-from numba_grad.transforms.loops_in_steps import (
+from numba_grad.transforms.rerolling.assigned_rows import RowAccess, row_axis
+from numba_grad.transforms.rerolling.body_of_step import BodyOfStep, Read
+from numba_grad.transforms.rerolling.loops_in_steps import (
     FEWEST_PASSES,
     in_runs,
     with_loops_inside,
 )
-from numba_grad.transforms.order_of_steps import other_orders
-from numba_grad.transforms.repeated_steps import RecordedGraph, Steps, is_fit
-from numba_grad.transforms.rerolled import Rerolled, RerolledLoops
-from numba_grad.transforms.results_of_steps import ResultsOfSteps
-from numba_grad.transforms.rows_of_steps import (
+from numba_grad.transforms.rerolling.order_of_steps import other_orders
+from numba_grad.transforms.rerolling.repeated_steps import RecordedGraph, Steps, is_fit
+from numba_grad.transforms.rerolling.rerolled import Rerolled, RerolledLoops
+from numba_grad.transforms.rerolling.results_of_steps import ResultsOfSteps
+from numba_grad.transforms.rerolling.rows_of_steps import (
     any_rows,
     blocks,
     elements_of,
     flipped,
     rows_in_front,
 )
-from numba_grad.transforms.steps_of_loop import WHICH_ROW, Reads
-from numba_grad.transforms.written_parts import WrittenPart, parts_written_in
+from numba_grad.transforms.rerolling.steps_of_loop import WHICH_ROW, Reads
+from numba_grad.transforms.rerolling.written_parts import WrittenPart, parts_written_in
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls

@@ -16,11 +16,10 @@ import numpy as np
 
 from numba_grad.graph.node import OPS, Node
 from numba_grad.immutable import NamedTuple
-from numba_grad.transforms.loop_sizes import FEWEST_STEPS
+from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LONGEST_WINDOW
 
 UPDATE, SLICE = OPS["update_slice"], OPS["slice"]
 
-LONGEST_WINDOW = 8  # rows, which the steps carry then
 _number_of = itemgetter(0)
 MOST_PARTS = 16  # of one row, each assigned for itself: beyond, they are looked at as they are
 

@@ -21,7 +21,16 @@ from numba_grad.graph.walk import by_serial
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.cheap_branches import are_cheap
 from numba_grad.ops.control import item
-from numba_grad.transforms.assigned_rows import (
+from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.loop_sizes import (
+    FEWEST_LONG_STEPS,
+    FEWEST_STEPS,
+    LARGEST_OF_FEW_STEPS,
+    LARGEST_VALUE,
+    LONG_STEP,
+    MANY_OPERATIONS,
+)
+from numba_grad.transforms.rerolling.assigned_rows import (
     UPDATE,
     BaseRow,
     RowAccess,
@@ -32,19 +41,10 @@ from numba_grad.transforms.assigned_rows import (
     row_part,
     rows_read_again,
 )
-from numba_grad.transforms.call import CallTarget
-from numba_grad.transforms.loop_sizes import (
-    FEWEST_LONG_STEPS,
-    FEWEST_STEPS,
-    LARGEST_OF_FEW_STEPS,
-    LARGEST_VALUE,
-    LONG_STEP,
-    MANY_OPERATIONS,
-)
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
-    from numba_grad.transforms.written_parts import WrittenPart
+    from numba_grad.transforms.rerolling.written_parts import WrittenPart
 
 _FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction", "indexing"}
 _OF_POINTS, _ALSO_OF_POINTS = ("elementwise", "literal"), ("broadcast_to", "reshape", "sum")

@@ -19,16 +19,16 @@ from numba_grad.ops.control import (
     with_results,
 )
 from numba_grad.ops.families import literal
-from numba_grad.transforms.bodies import (
+from numba_grad.transforms.call import CallTarget, Evaluate, once_for_each_graph, op_of_graphs
+from numba_grad.transforms.control_flow.bodies import (
     Backward,
     forward_body,
     inputs_with_tangents,
     member_by_member,
     with_body_of_tangents,
 )
-from numba_grad.transforms.call import CallTarget, Evaluate, once_for_each_graph, op_of_graphs
-from numba_grad.transforms.carried_cotangents import CarriedCotangents, carrying_less
-from numba_grad.transforms.loop_params import AdjointParams, LoopParams, WhileParams
+from numba_grad.transforms.control_flow.carried_cotangents import CarriedCotangents, carrying_less
+from numba_grad.transforms.control_flow.loop_params import AdjointParams, LoopParams, WhileParams
 
 
 def loop_adjoint(

@@ -26,7 +26,8 @@ from numba_grad.ops.control import (
 )
 from numba_grad.ops.families import literal, reshape
 from numba_grad.transforms.batch import repeat
-from numba_grad.transforms.bodies import (
+from numba_grad.transforms.call import CallTarget, Evaluate, op_of_graphs
+from numba_grad.transforms.control_flow.bodies import (
     backward_body,
     batched_body,
     carried_along,
@@ -34,18 +35,17 @@ from numba_grad.transforms.bodies import (
     inputs_with_tangents,
     with_body_of_tangents,
 )
-from numba_grad.transforms.call import CallTarget, Evaluate, op_of_graphs
-from numba_grad.transforms.carried_cotangents import carrying_less, of_totals
+from numba_grad.transforms.control_flow.carried_cotangents import carrying_less, of_totals
+from numba_grad.transforms.control_flow.loop_adjoints import loop_adjoint
+from numba_grad.transforms.control_flow.loop_params import LoopParams
 from numba_grad.transforms.jvp import Tangent
-from numba_grad.transforms.loop_adjoints import loop_adjoint
-from numba_grad.transforms.loop_params import LoopParams
 from numba_grad.transforms.vjp import add_cotangents
 
 # What looks at the first loop that a process records.
 PASSES_OF_LOOPS = (
-    "numba_grad.transforms.independent_steps",
-    "numba_grad.transforms.carried_parts",
-    "numba_grad.transforms.joined_products",
+    "numba_grad.transforms.control_flow.independent_steps",
+    "numba_grad.transforms.control_flow.carried_parts",
+    "numba_grad.transforms.control_flow.joined_products",
 )
 
 # Bytes that all steps may keep for their derivative where they carry less.
@@ -85,7 +85,9 @@ def loop(
     """
     if is_users and body.has_bodies:
         # Imported when it is needed: most loops have none inside.
-        body = imported("numba_grad.transforms.short_loops").with_short_loops_written_out(body)
+        body = imported(
+            "numba_grad.transforms.control_flow.short_loops"
+        ).with_short_loops_written_out(body)
     if is_users:
         shown = {"is_cut": is_cut, "is_shown": is_shown}
         again = functools.partial(
@@ -167,7 +169,7 @@ def _with_former_values(
     directory: str,
 ) -> tuple[list[Node], list[Node]] | None:
     """The results of the loop that carries former values, after a first step, if that is better."""
-    module = imported("numba_grad.transforms.former_values")
+    module = imported("numba_grad.transforms.control_flow.former_values")
     former = module.carrying_former_values(body, len(carried), len(sequences))
     if former is None:
         return None

@@ -5,11 +5,17 @@ from collections.abc import Sequence
 from numba_grad.graph.node import OPS, Node, record, recording
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params
-from numba_grad.transforms.assigned_rows import UPDATE
-from numba_grad.transforms.rerolled import Rerolled, Runs
-from numba_grad.transforms.rows_of_steps import RowsOfPlace, flipped, row_of, rows_along, rows_of
-from numba_grad.transforms.steps_of_loop import StepsOfLoop
-from numba_grad.transforms.written_parts import WrittenPart, with_written
+from numba_grad.transforms.rerolling.assigned_rows import UPDATE
+from numba_grad.transforms.rerolling.rerolled import Rerolled, Runs
+from numba_grad.transforms.rerolling.rows_of_steps import (
+    RowsOfPlace,
+    flipped,
+    row_of,
+    rows_along,
+    rows_of,
+)
+from numba_grad.transforms.rerolling.steps_of_loop import StepsOfLoop
+from numba_grad.transforms.rerolling.written_parts import WrittenPart, with_written
 
 _RESHAPE, _CONCATENATE = OPS["reshape"], OPS["concatenate"]
 

@@ -19,7 +19,7 @@ from numba_grad.transforms.call import (
     targets_in,
     with_targets,
 )
-from numba_grad.transforms.loop_params import LoopParams, Shape
+from numba_grad.transforms.control_flow.loop_params import LoopParams, Shape
 from numba_grad.transforms.vjp import add_cotangents
 
 

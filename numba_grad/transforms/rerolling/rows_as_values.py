@@ -23,7 +23,7 @@ from numba_grad.graph.walk import (
 )
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import Shape, region_params, slice_params
-from numba_grad.transforms.assigned_rows import axis_of_rows
+from numba_grad.transforms.rerolling.assigned_rows import axis_of_rows
 
 _MOST_BETWEEN = 3  # numbers: two after a node, and one before the next
 _UPDATE, _SLICE, _RESHAPE = OPS["update_slice"], OPS["slice"], OPS["reshape"]

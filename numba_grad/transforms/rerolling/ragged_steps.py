@@ -27,9 +27,9 @@ from numba_grad.graph.walk import lets_gradients_through, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import axes_params, broadcast_to, full, reshape
 from numba_grad.ops.movement import slice_params
-from numba_grad.transforms.independent_steps import adds
+from numba_grad.transforms.control_flow.independent_steps import adds
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS
-from numba_grad.transforms.rerolled import Rerolled, RerolledLoops
+from numba_grad.transforms.rerolling.rerolled import Rerolled, RerolledLoops
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls

@@ -26,10 +26,10 @@ from numba_grad.graph.walk import lets_gradients_through
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import broadcast_to, reshape
 from numba_grad.ops.movement import region_params
-from numba_grad.transforms.assigned_rows import MOST_PARTS
-from numba_grad.transforms.independent_steps import adds
+from numba_grad.transforms.control_flow.independent_steps import adds
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE
-from numba_grad.transforms.replaced_nodes import with_replaced
+from numba_grad.transforms.rerolling.assigned_rows import MOST_PARTS
+from numba_grad.transforms.rewrites.replaced_nodes import with_replaced
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
