@@ -93,8 +93,10 @@ class RecordedGraph:
         largest: int,
         written: "Mapping[Node, WrittenPart] | None" = None,
         fewest_of_many: int | None = None,
+        survey: NodeSurvey | None = None,
     ) -> None:
-        """`fewest_steps` of a loop, and `fewest_of_many` if a step has many operations."""
+        """`fewest_steps` of a loop, and `fewest_of_many` if a step has many operations; `survey` of
+        `order`, if it was made."""
         self.written = {} if written is None else written
         inside = {x for part in self.written.values() for x in part.inside}
         order = [x for x in order if x not in inside] if inside else order
@@ -103,7 +105,8 @@ class RecordedGraph:
         self.fewest = fewest
         self.fewest_steps = fewest_steps
         self.fewest_of_many = fewest_steps if fewest_of_many is None else fewest_of_many
-        survey = survey_of(order, fixed)
+        if survey is None or inside:
+            survey = survey_of(order, fixed)
         self.others: list[Node] = []  # inputs that are not in the order
         self.arities = survey.arities
         self.first_inputs = np.concatenate([[0], np.cumsum(self.arities)])
