@@ -21,7 +21,6 @@ import numpy as np
 from numba_grad.graph.node import SERIALS_A_NODE, Node, leaf, record, recording
 from numba_grad.graph.survey import are_free
 from numba_grad.graph.walk import in_order_of_recording, recorded_since
-from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.call import CallTarget
@@ -35,7 +34,13 @@ from numba_grad.transforms.rerolling.loops_in_steps import (
     with_loops_inside,
 )
 from numba_grad.transforms.rerolling.order_of_steps import other_orders
-from numba_grad.transforms.rerolling.repeated_steps import RecordedGraph, Steps, is_fit
+from numba_grad.transforms.rerolling.recorded_graph import Limits, RecordedGraph, Steps
+from numba_grad.transforms.rerolling.repeated_steps import (
+    are_enough,
+    is_worth_while,
+    repetition,
+    steps_alike,
+)
 from numba_grad.transforms.rerolling.rerolled import Rerolled, RerolledLoops
 from numba_grad.transforms.rerolling.results_of_steps import ResultsOfSteps
 from numba_grad.transforms.rerolling.rows_of_steps import (
@@ -45,6 +50,7 @@ from numba_grad.transforms.rerolling.rows_of_steps import (
     flipped,
     rows_in_front,
 )
+from numba_grad.transforms.rerolling.signatures import is_fit
 from numba_grad.transforms.rerolling.steps_of_loop import WHICH_ROW, Reads
 from numba_grad.transforms.rerolling.written_parts import WrittenPart, parts_written_in
 
@@ -55,17 +61,6 @@ _SAMPLES = 1024  # of the nodes of a long graph, for a first look at them
 _LONGEST_DELAY = 8  # steps back that a step may read
 _MOST_LEFT = 6  # steps at either end that stay as they are
 _ONE_SEGMENT = 600  # operations that are compiled as a whole, whatever they repeat
-
-
-class Limits(NamedTuple):
-    """What makes a loop worth while."""
-
-    nodes: int  # of all steps, at least
-    nodes_at_once: int  # of those that are done all at once
-    steps: int  # at least
-    largest_value: int  # elements of what a step computes, at most
-    largest_row: int | None = None  # of what others read of each step
-    steps_of_many: int | None = None  # at least, where each is many operations
 
 
 def reroll(
@@ -85,16 +80,7 @@ def reroll(
     if limits.largest_row is not None:  # in a compiled function
         written = parts_written_in(order, fixed, read_at_calls)
     for nodes, moved, taken in _ways_to_look(order, fixed, written, limits):
-        recorded = RecordedGraph(
-            nodes,
-            fixed,
-            read_at_calls,
-            fewest,
-            limits.steps,
-            limits.largest_value,
-            taken,
-            limits.steps_of_many,
-        )
+        recorded = RecordedGraph(nodes, fixed, read_at_calls, limits, taken)
         recorded.moved = moved
         made = _loop_of(recorded, known, limits)
         if made is not None:
@@ -121,7 +107,7 @@ def _ways_to_look(
 def _loop_of(
     recorded: RecordedGraph, known: Callable[[CallTarget], CallTarget], limits: Limits
 ) -> RerolledLoops | None:
-    candidates = [(recorded, recorded.repetition(), limits)]
+    candidates = [(recorded, repetition(recorded), limits)]
     reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
     freeing: list[Callable[[], RecordedGraph | None]] = []
     freeing += [recorded.with_any_rows] if reads_rows else []
@@ -136,10 +122,10 @@ def _loop_of(
         free = freed()
         if free is None:
             continue
-        found = free, free.repetition(), limits._replace(nodes=max(limits.nodes, _ONE_SEGMENT))
+        found = free, repetition(free), limits._replace(nodes=max(limits.nodes, _ONE_SEGMENT))
         candidates.insert(0 if _size(found[1]) > 2 * longest else len(candidates), found)
     for graph, steps, limits in candidates:
-        if steps is None or not graph.is_worth_while(steps):
+        if steps is None or not is_worth_while(graph, steps):
             continue
         made = _Loop(graph, steps, known, limits).made()
         if made is not None:
@@ -162,12 +148,12 @@ def _with_loops_beside(
     may_be_more = 2 * _size(steps) < len(graph.nodes) and not graph.moved
     rest = graph if may_be_more and graph.are_in_order_of_recording else None
     while rest is not None:
-        alike = rest.steps_alike(steps)
+        alike = steps_alike(rest, steps)
         loops = [(x.first, _Loop(rest, x, known, limits).made()) for x in alike]
         found += [(first, each) for first, each in loops if each is not None]
         rest = rest.without([steps, *alike])
-        following = rest.repetition()
-        if following is None or not rest.is_worth_while(following):
+        following = repetition(rest)
+        if following is None or not is_worth_while(rest, following):
             break
         steps = following
         another = _Loop(rest, steps, known, limits).made()
@@ -206,7 +192,7 @@ class _Loop(ResultsOfSteps):
             # A step or two more stay as they are where the first reads something else than others,
             # or others read something of the last that is not carried.
             for _ in range(_MOST_LEFT):
-                if not self.recorded.are_enough(self.steps):
+                if not are_enough(self.recorded, self.steps):
                     return None
                 self._classify()
                 reads = self._reads_of_others()
