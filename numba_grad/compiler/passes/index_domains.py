@@ -1,8 +1,10 @@
 """What known index arrays go through: pairs of a matrix, or the elements that a mask selects.
 
-PairDomain   i, j = np.triu_indices(n, 1): one of the usual sets of pairs, which has a formula
-SelectedElements    i, j = np.nonzero(mask): any elements of an array, of any rank, in order
-domains_of   the domains of a graph, and which axis of its domain each index array is for
+- `PairDomain`, `i, j = np.triu_indices(n, 1)`: one of the usual sets of pairs, which has a formula;
+- `SelectedElements`, `i, j = np.nonzero(mask)`: any elements of an array, of any rank, in order.
+
+`domains_of` says which a graph has, and for which axis of its domain each index array is. This is no
+pass: `pairs_on_grids.py` asks it.
 """
 
 import functools
