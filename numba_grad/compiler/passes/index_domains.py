@@ -3,8 +3,8 @@
 - `PairDomain`, `i, j = np.triu_indices(n, 1)`: one of the usual sets of pairs, which has a formula;
 - `SelectedElements`, `i, j = np.nonzero(mask)`: any elements of an array, of any rank, in order.
 
-`domains_of` says which a graph has, and for which axis of its domain each index array is. This is no
-pass: `pairs_on_grids.py` asks it.
+`domains_of` says which a graph has, and for which axis of its domain each index array is. This is
+no pass: `pairs_on_grids.py` asks it.
 """
 
 import functools
