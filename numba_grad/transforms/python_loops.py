@@ -19,7 +19,7 @@ from numba_grad.transforms.loop_sizes import (
 )
 
 if TYPE_CHECKING:
-    from numba_grad.transforms.call import CallTarget
+    from numba_grad.transforms.call_target import CallTarget
     from numba_grad.transforms.read_at_calls import ReadAtCalls
     from numba_grad.transforms.rerolling.rerolled import RerolledLoops
 

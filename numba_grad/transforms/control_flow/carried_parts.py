@@ -14,7 +14,7 @@ from numba_grad.graph.node import OPS, Node, argument, recording
 from numba_grad.graph.walk import lets_gradients_through, substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.call import CallTarget, once_for_each_graph
+from numba_grad.transforms.call_target import CallTarget, once_for_each_graph
 
 # Elements up to which all that a loop carries may be in registers.
 _FEW = 64

@@ -19,7 +19,7 @@ from numba_grad.graph.walk import lets_gradients_through, rebuilt, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import literal, reshape
 from numba_grad.ops.movement import region_params, slice_params
-from numba_grad.transforms.call import CallTarget, once_for_each_graph
+from numba_grad.transforms.call_target import CallTarget, once_for_each_graph
 from numba_grad.transforms.loop_sizes import LONGEST_WINDOW
 
 _READ, _WRITE = OPS["gather"], OPS["scatter_set"]

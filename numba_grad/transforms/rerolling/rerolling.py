@@ -23,7 +23,7 @@ from numba_grad.graph.survey import are_free
 from numba_grad.graph.walk import in_order_of_recording, recorded_since
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.control_flow.loops import loop
 from numba_grad.transforms.loop_sizes import MOST_LOOPS
 from numba_grad.transforms.rerolling.assigned_rows import RowAccess, row_axis

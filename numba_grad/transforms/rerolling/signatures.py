@@ -13,7 +13,7 @@ from numba_grad.graph.types import CPU, TupleType
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.cheap_branches import are_cheap
 from numba_grad.ops.control import item
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE
 from numba_grad.transforms.rerolling.assigned_rows import (
     UPDATE,
