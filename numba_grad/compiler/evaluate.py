@@ -14,7 +14,6 @@ from typing import Any
 
 from numba_grad.compiler.backends import backend_of, copied_to
 from numba_grad.compiler.compiled_program import CompiledProgram, Destination
-from numba_grad.compiler.fusion.written_rows import next_row
 from numba_grad.compiler.held_values import (
     carried_along,
     is_filled,
@@ -33,6 +32,7 @@ from numba_grad.compiler.programs import (
     is_small_each_time,
 )
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
+from numba_grad.compiler.written_rows import next_row
 from numba_grad.config import config
 from numba_grad.graph import order, placement
 from numba_grad.graph.collection import without_collection

@@ -31,7 +31,7 @@ from numba_grad.graph.node import (
 from numba_grad.graph.types import CPU, Type, array_type, as_dtype
 from numba_grad.graph.walk import in_order_of_recording, toposort
 from numba_grad.ops.control import item, result, with_results
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call_target import CallTarget
 
 _MARSHAL_FORMAT = 2  # has each float to the bit, and is the same for equal values
 _FLAT = frozenset({NoneType, bool, int, float, complex, str, bytes})

@@ -9,8 +9,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.compiler import evaluate as evaluation
-from numba_grad.compiler import held_values
-from numba_grad.compiler.fusion import written_rows
+from numba_grad.compiler import held_values, written_rows
 from numba_grad.config import configure
 from numba_grad.graph import observers
 

@@ -7,7 +7,7 @@ import numba_grad as ng
 from numba_grad.graph.node import OPS, argument, record
 from numba_grad.graph.types import array_type
 from numba_grad.ops.families import axes_params
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.control_flow import bodies
 from numba_grad.transforms.control_flow.sums_of_points import carrying_points
 

@@ -33,7 +33,7 @@ from numba_grad.graph.walk import (
 )
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import placed
-from numba_grad.transforms.call import CallTarget, has_rules
+from numba_grad.transforms.call_target import CallTarget, has_rules
 from numba_grad.transforms.loop_sizes import puts_arrays_together
 from numba_grad.transforms.rewrites.repeated_views import without_repeated_views
 

@@ -48,7 +48,7 @@ from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.walk import is_traced, toposort
 from numba_grad.ops.families import cast
 from numba_grad.runtime.progress import label_in
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.control_flow.loops import loop
 
 __all__ = ["fori_loop", "map", "scan"]

@@ -11,13 +11,13 @@ from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import aliases, result, with_results
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.batch import rules_read
-from numba_grad.transforms.call import (
+from numba_grad.transforms.call import with_targets
+from numba_grad.transforms.call_target import (
     CallBatched,
     CallTarget,
     CallVjp,
     once_for_each_graph,
     targets_in,
-    with_targets,
 )
 from numba_grad.transforms.control_flow.loop_params import LoopParams, Shape
 from numba_grad.transforms.vjp import add_cotangents

@@ -13,7 +13,8 @@ from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import aliases, result, with_results
 from numba_grad.ops.families import zeros_like
 from numba_grad.transforms.batch import repeat
-from numba_grad.transforms.call import CallBatched, CallTarget, Evaluate, op_of_graphs
+from numba_grad.transforms.call import Evaluate, op_of_graphs
+from numba_grad.transforms.call_target import CallBatched, CallTarget
 from numba_grad.transforms.control_flow.bodies import depending_on, member_by_member
 from numba_grad.transforms.jvp import Tangent
 

@@ -16,7 +16,7 @@ from numba_grad.graph.node import OPS, Node, argument, record, recording
 from numba_grad.graph.types import CPU, MOST_WRITTEN_OUT
 from numba_grad.graph.walk import substitute
 from numba_grad.immutable import NamedTuple
-from numba_grad.transforms.call import CallTarget, once_for_each_graph
+from numba_grad.transforms.call_target import CallTarget, once_for_each_graph
 
 if TYPE_CHECKING:
     from numba_grad.transforms.control_flow.sums_of_points import SumsOfPoints

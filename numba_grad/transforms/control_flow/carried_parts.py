@@ -14,7 +14,7 @@ from numba_grad.graph.node import OPS, Node, argument, recording
 from numba_grad.graph.walk import lets_gradients_through, substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.call import CallTarget, once_for_each_graph
+from numba_grad.transforms.call_target import CallTarget, once_for_each_graph
 
 # Elements up to which all that a loop carries may be in registers.
 _FEW = 64
@@ -155,12 +155,7 @@ def _sliced(x: Node, starts: Shape, sizes: Shape, steps: Shape) -> Node:
         axis, moved = 0, None
         if x.op.name == "concatenate":
             axis = x.params["axis"]
-            lasts = itertools.accumulate([part.shape[axis] for part in x.inputs])
-            for part, last in zip(x.inputs, lasts, strict=True):
-                first = last - part.shape[axis]
-                if first <= starts[axis] and ends[axis] <= last:
-                    x, moved = part, first
-                    break
+            x, moved = _part_around(x, starts[axis], ends[axis])
         elif x.op.name == "update_slice" and len(x.inputs) == 2:
             before, v = x.inputs
             first, last = _rows(x)
@@ -186,6 +181,18 @@ def _sliced(x: Node, starts: Shape, sizes: Shape, steps: Shape) -> Node:
     for v, where, own_steps in reversed(assigned):
         x = OPS["update_slice"](x, v, starts=where, steps=own_steps)
     return x
+
+
+def _part_around(joined: Node, start: int, end: int) -> tuple[Node, int | None]:
+    """The input of a concatenation that a range is inside of, and where it begins; of several, the
+    concatenation itself, and None."""
+    axis = joined.params["axis"]
+    lasts = itertools.accumulate([part.shape[axis] for part in joined.inputs])
+    for part, last in zip(joined.inputs, lasts, strict=True):
+        first = last - part.shape[axis]
+        if first <= start and end <= last:
+            return part, first
+    return joined, None
 
 
 def _is_apart(assignment: Node, starts: Sequence[int], ends: Sequence[int]) -> bool:

@@ -17,7 +17,7 @@ from numba_grad.graph.walk import lets_gradients_through, substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import Shape, region, region_params, slice_params
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.control_flow.branches import Branches
 
 _UPDATE, _SLICE = OPS["update_slice"], OPS["slice"]

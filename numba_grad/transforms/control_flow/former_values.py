@@ -14,7 +14,7 @@ from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, recording
 from numba_grad.graph.walk import substitute, toposort, users
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.call import CallTarget, once_for_each_graph
+from numba_grad.transforms.call_target import CallTarget, once_for_each_graph
 from numba_grad.transforms.control_flow.short_loops import WRITTEN_OUT, row_of
 
 # Elements up to which all that a loop carries may be in registers.
@@ -85,18 +85,7 @@ def carrying_former_values(body: CallTarget, carried: int, sequences: int) -> Fo
         return None
     if not all(x.op.family in WRITTEN_OUT for x in nodes):
         return None
-    readers = users(nodes)
-    source: dict[int, int] = {}
-    for k, x in enumerate(given):
-        is_inline = all(user.op.family == "elementwise" for user in readers.get(x, ()))
-        if not is_inline or x in outputs or k in source.values():
-            continue
-        former = _former(outputs[k], constants)
-        if former is None or former is x or former not in given or former.type is not x.type:
-            continue
-        number = given.index(former)
-        if x.type.size > _FEW and number not in source and number not in source.values():
-            source[k] = number
+    source = _functions_of_former_values(body, carried, nodes, constants)
     spared = sum(given[k].type.nbytes for k in source)
     copied = sum(
         x.type.nbytes for x in (*arguments[carried : carried + sequences], *outputs[carried:])
@@ -114,6 +103,26 @@ def carrying_former_values(body: CallTarget, carried: int, sequences: int) -> Fo
         new[k] = given[number]
     target = CallTarget(body.name, [own.get(k, x) for k, x in enumerate(arguments)], new)
     return FormerValues(target, body, source)
+
+
+def _functions_of_former_values(
+    body: CallTarget, carried: int, nodes: Sequence[Node], constants: set[Node]
+) -> dict[int, int]:
+    """By number of what is carried as a cheap function of another value: of which."""
+    given, outputs = body.arguments[:carried], body.outputs
+    readers = users(nodes)
+    source: dict[int, int] = {}
+    for k, x in enumerate(given):
+        is_inline = all(user.op.family == "elementwise" for user in readers.get(x, ()))
+        if not is_inline or x in outputs or k in source.values():
+            continue
+        former = _former(outputs[k], constants)
+        if former is None or former is x or former not in given or former.type is not x.type:
+            continue
+        number = given.index(former)
+        if x.type.size > _FEW and number not in source and number not in source.values():
+            source[k] = number
+    return source
 
 
 def _former(node: Node, constants: set[Node]) -> Node | None:

@@ -16,7 +16,7 @@ from numba_grad.graph.types import TupleType
 from numba_grad.graph.walk import lets_gradients_through, substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.transforms.batch import repeat
-from numba_grad.transforms.call import CallTarget, once_for_each_graph
+from numba_grad.transforms.call_target import CallTarget, once_for_each_graph
 from numba_grad.transforms.control_flow.bodies import batched_body
 
 # What of all steps together is one array operation.

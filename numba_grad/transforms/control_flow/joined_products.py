@@ -17,7 +17,7 @@ from numba_grad.graph.walk import lets_gradients_through, rebuilt, substitute, t
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.contraction import matrix_transpose
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.call import CallTarget, once_for_each_graph
+from numba_grad.transforms.call_target import CallTarget, once_for_each_graph
 
 # Multiplications of a joined product. Larger ones gain nothing, and to join their factors takes
 # longer.

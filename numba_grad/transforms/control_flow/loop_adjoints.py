@@ -19,7 +19,8 @@ from numba_grad.ops.control import (
     with_results,
 )
 from numba_grad.ops.families import literal
-from numba_grad.transforms.call import CallTarget, Evaluate, once_for_each_graph, op_of_graphs
+from numba_grad.transforms.call import Evaluate, op_of_graphs
+from numba_grad.transforms.call_target import CallTarget, once_for_each_graph
 from numba_grad.transforms.control_flow.bodies import (
     Backward,
     forward_body,

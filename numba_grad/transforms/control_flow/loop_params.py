@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from numba_grad.immutable import NamedTuple
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call_target import CallTarget
 
 
 class Shape(NamedTuple):

@@ -26,7 +26,8 @@ from numba_grad.ops.control import (
 )
 from numba_grad.ops.families import literal, reshape
 from numba_grad.transforms.batch import repeat
-from numba_grad.transforms.call import CallTarget, Evaluate, op_of_graphs
+from numba_grad.transforms.call import Evaluate, op_of_graphs
+from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.control_flow.bodies import (
     backward_body,
     batched_body,

@@ -19,7 +19,7 @@ from numba_grad.graph.walk import lets_gradients_through, rebuilt, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import literal, reshape
 from numba_grad.ops.movement import region_params, slice_params
-from numba_grad.transforms.call import CallTarget, once_for_each_graph
+from numba_grad.transforms.call_target import CallTarget, once_for_each_graph
 from numba_grad.transforms.loop_sizes import LONGEST_WINDOW
 
 _READ, _WRITE = OPS["gather"], OPS["scatter_set"]
@@ -217,33 +217,15 @@ def _made(
 ) -> _Plan | None:
     versions = _versions(body, carried, places)
     first = {k: places[own[-1]] for k, own in versions.items()}
-    number_of = {x: k for k, own in versions.items() for x in own}
     first_constant = carried + sequences
-    number_of |= {x: k for k, x in enumerate(body.arguments) if k >= first_constant}
-    reads = [
-        (x, place) for x, place in places.items() if x.op is _READ and x.inputs[0] in number_of
-    ]
-    if not reads and not versions:
+    constants = {x: k for k, x in enumerate(body.arguments) if k >= first_constant}
+    rows_read = _rows_read(versions, first, constants, places)
+    if not rows_read.replaced and not versions:
         return None
-    of_last_steps: dict[int, list[Node]] = {k: [] for k in versions}
-    of_sequences: dict[_Sequence, Node] = {}
-    replaced: dict[Node, Node] = {}
-    just_written: dict[Node, Node] = {}
-    for node, place in reads:
-        array = node.inputs[0]
-        number = number_of[array]
-        before = first[number] - place if number in first else 0
-        if before == 0 and array.op is _WRITE:
-            just_written[node] = array.inputs[1]
-        else:
-            replaced[node] = (
-                _nth(of_last_steps[number], before, array)
-                if before > 0
-                else of_sequences.setdefault(_Sequence(number, place), _row(array))
-            )
+    of_last_steps, of_sequences = rows_read.of_last_steps, rows_read.of_sequences
     own = {k: x for k, x in enumerate(body.outputs[:carried]) if k not in versions}
     wanted = [*own.values(), *[x[-1].inputs[1] for x in versions.values()]]
-    outputs = _with(replaced, just_written, [*wanted, *body.outputs[carried:]])
+    outputs = _with(rows_read.replaced, rows_read.just_written, [*wanted, *body.outputs[carried:]])
     own = dict(zip(own, outputs, strict=False))
     rows_written = outputs[len(own) : len(wanted)]
     counted = [x for k, x in own.items() if k in counters]
@@ -267,6 +249,40 @@ def _made(
         tuple([_Written(k, first[k], len(rows)) for k, rows in of_last_steps.items()]),
         tuple(of_sequences),
     )
+
+
+class _RowsRead(NamedTuple):
+    """The rows that steps read, which the body gets as arguments."""
+
+    of_last_steps: dict[int, list[Node]]  # by carried array: what the last steps have written
+    of_sequences: dict[_Sequence, Node]  # rows that no step has written yet, or those of constants
+    replaced: dict[Node, Node]  # reads, by one of these arguments
+    just_written: dict[Node, Node]  # reads of what the same step has written, by what it is
+
+
+def _rows_read(
+    versions: Mapping[int, Sequence[Node]],
+    first: Mapping[int, int],
+    constants: Mapping[Node, int],
+    places: Mapping[Node, int],
+) -> _RowsRead:
+    """`first`: by carried array, the row that the first step writes."""
+    number_of = {x: k for k, own in versions.items() for x in own} | dict(constants)
+    found = _RowsRead({k: [] for k in versions}, {}, {}, {})
+    for node, place in places.items():
+        array = node.inputs[0]
+        number = number_of.get(array)
+        if node.op is not _READ or number is None:
+            continue
+        before = first[number] - place if number in first else 0
+        if before > 0:
+            found.replaced[node] = _nth(found.of_last_steps[number], before, array)
+        elif before == 0 and array.op is _WRITE:
+            found.just_written[node] = array.inputs[1]
+        else:
+            sequence = _Sequence(number, place)
+            found.replaced[node] = found.of_sequences.setdefault(sequence, _row(array))
+    return found
 
 
 def _nth(rows: list[Node], number: int, array: Node) -> Node:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from numba_grad.graph.node import OPS, Node, recording
 from numba_grad.graph.walk import lets_gradients_through, substitute, toposort
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.call import CallTarget, once_for_each_graph
+from numba_grad.transforms.call_target import CallTarget, once_for_each_graph
 from numba_grad.transforms.control_flow.loop_params import LoopParams
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS
 

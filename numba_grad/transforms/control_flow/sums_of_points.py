@@ -14,7 +14,7 @@ from numba_grad.graph.types import Type
 from numba_grad.graph.walk import toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import zeros_like
-from numba_grad.transforms.call import CallTarget, once_for_each_graph
+from numba_grad.transforms.call_target import CallTarget, once_for_each_graph
 
 _FAMILIES = ("elementwise", "leaf", "literal")
 _VIEWS = ("broadcast_to", "reshape")

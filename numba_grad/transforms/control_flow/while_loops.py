@@ -11,7 +11,8 @@ import numpy as np
 from numba_grad.graph.node import Node, argument
 from numba_grad.graph.types import TupleType, Type, array_type
 from numba_grad.ops.control import aliases, result, with_results
-from numba_grad.transforms.call import CallTarget, Evaluate, once_for_each_graph, op_of_graphs
+from numba_grad.transforms.call import Evaluate, op_of_graphs
+from numba_grad.transforms.call_target import CallTarget, once_for_each_graph
 from numba_grad.transforms.control_flow.bodies import (
     backward_body,
     forward_body,

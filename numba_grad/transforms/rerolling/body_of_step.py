@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from numba_grad.graph.node import OPS, Node, argument, recording
 from numba_grad.graph.walk import rebuilt
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.rerolling.assigned_rows import row_axis
 from numba_grad.transforms.rerolling.loops_in_steps import one_after_the_other
 from numba_grad.transforms.rerolling.rows_of_steps import (

@@ -28,7 +28,7 @@ from numba_grad.graph.survey import NodeSurvey, survey_of
 from numba_grad.graph.types import CPU
 from numba_grad.graph.walk import in_order_of_recording
 from numba_grad.locks import new_lock
-from numba_grad.transforms.call import CallTarget, targets_of
+from numba_grad.transforms.call_target import CallTarget, targets_of
 from numba_grad.transforms.loop_sizes import Limits
 from numba_grad.transforms.read_at_calls import ReadAtCalls
 from numba_grad.transforms.rerolling.rerolled import Rerolled, RerolledLoops

@@ -12,7 +12,7 @@ from typing import TypeVar
 from numba_grad.graph.node import ARGUMENT, OPS, Node, record
 from numba_grad.graph.walk import in_order_of_recording, rebuilt, toposort
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.rerolling.rerolled import RerolledLoops
 
 # Passes from which on a loop in a step is one. Fewer than of other loops: the alternative is all

@@ -23,7 +23,7 @@ from numba_grad.graph.survey import NodeSurvey, are_free
 from numba_grad.graph.walk import by_serial, recorded_since
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
-from numba_grad.transforms.call import CallTarget
+from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.control_flow.loops import loop
 from numba_grad.transforms.loop_sizes import MOST_LOOPS, Limits, distance_of_samples
 from numba_grad.transforms.rerolling.assigned_rows import RowAccess, row_axis
@@ -34,7 +34,13 @@ from numba_grad.transforms.rerolling.loops_in_steps import (
     with_loops_inside,
 )
 from numba_grad.transforms.rerolling.order_of_steps import other_orders
-from numba_grad.transforms.rerolling.repeated_steps import RecordedGraph, Steps, is_fit
+from numba_grad.transforms.rerolling.recorded_graph import RecordedGraph, Steps
+from numba_grad.transforms.rerolling.repeated_steps import (
+    are_enough,
+    is_worth_while,
+    repetition,
+    steps_alike,
+)
 from numba_grad.transforms.rerolling.rerolled import Rerolled, RerolledLoops, is_loop
 from numba_grad.transforms.rerolling.results_of_steps import ResultsOfSteps
 from numba_grad.transforms.rerolling.rows_of_steps import (
@@ -44,6 +50,7 @@ from numba_grad.transforms.rerolling.rows_of_steps import (
     flipped,
     rows_in_front,
 )
+from numba_grad.transforms.rerolling.signatures import is_fit
 from numba_grad.transforms.rerolling.steps_of_loop import WHICH_ROW, Reads
 from numba_grad.transforms.rerolling.written_parts import WrittenPart, parts_written_in
 
@@ -73,17 +80,8 @@ def reroll(
     if limits.largest_row is not None:  # in a compiled function
         written = parts_written_in(order, fixed, read_at_calls)
     for nodes, moved, taken in _ways_to_look(order, fixed, written, limits):
-        recorded = RecordedGraph(
-            nodes,
-            fixed,
-            read_at_calls,
-            fewest,
-            limits.steps,
-            limits.largest_value,
-            taken,
-            limits.steps_of_many,
-            survey if nodes is order else None,
-        )
+        own = survey if nodes is order else None
+        recorded = RecordedGraph(nodes, fixed, read_at_calls, limits, taken, own)
         recorded.moved = moved
         made = _loop_of(recorded, known, limits)
         if made is not None:
@@ -110,7 +108,7 @@ def _ways_to_look(
 def _loop_of(
     recorded: RecordedGraph, known: Callable[[CallTarget], CallTarget], limits: Limits
 ) -> RerolledLoops | None:
-    candidates = [(recorded, recorded.repetition(), limits)]
+    candidates = [(recorded, repetition(recorded), limits)]
     reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
     freeing: list[Callable[[], RecordedGraph | None]] = []
     freeing += [recorded.with_any_rows] if reads_rows else []
@@ -125,10 +123,10 @@ def _loop_of(
         free = freed()
         if free is None:
             continue
-        found = free, free.repetition(), limits._replace(nodes=max(limits.nodes, _ONE_SEGMENT))
+        found = free, repetition(free), limits._replace(nodes=max(limits.nodes, _ONE_SEGMENT))
         candidates.insert(0 if _size(found[1]) > 2 * longest else len(candidates), found)
     for graph, steps, limits in candidates:
-        if steps is None or not graph.is_worth_while(steps):
+        if steps is None or not is_worth_while(graph, steps):
             continue
         made = _Loop(graph, steps, known, limits).made()
         if made is not None:
@@ -151,12 +149,12 @@ def _with_loops_beside(
     may_be_more = 2 * _size(steps) < len(graph.nodes) and not graph.moved
     rest = graph if may_be_more and graph.are_in_order_of_recording else None
     while rest is not None:
-        alike = rest.steps_alike(steps)
+        alike = steps_alike(rest, steps)
         loops = [(x.first, _Loop(rest, x, known, limits).made()) for x in alike]
         found += [(first, each) for first, each in loops if each is not None]
         rest = rest.without([steps, *alike])
-        following = rest.repetition()
-        if following is None or not rest.is_worth_while(following):
+        following = repetition(rest)
+        if following is None or not is_worth_while(rest, following):
             break
         steps = following
         another = _Loop(rest, steps, known, limits).made()
@@ -195,7 +193,7 @@ class _Loop(ResultsOfSteps):
             # A step or two more stay as they are where the first reads something else than others,
             # or others read something of the last that is not carried.
             for _ in range(_MOST_LEFT):
-                if not self.recorded.are_enough(self.steps):
+                if not are_enough(self.recorded, self.steps):
                     return None
                 self._classify()
                 reads = self._reads_of_others()

@@ -6,6 +6,7 @@ from numba_grad.graph.node import OPS, Node, record, recording
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params
 from numba_grad.transforms.rerolling.assigned_rows import UPDATE
+from numba_grad.transforms.rerolling.repeated_steps import fewest_of
 from numba_grad.transforms.rerolling.rerolled import Rerolled, Runs
 from numba_grad.transforms.rerolling.rows_of_steps import (
     RowsOfPlace,
@@ -70,7 +71,7 @@ class ResultsOfSteps(StepsOfLoop):
         """Concatenations of rows, one after the other: `np.stack` of what a loop has appended.
         Returns the nodes that nobody else reads."""
         recorded, end = self.recorded, self.steps.end
-        fewest = recorded.fewest_of(self.steps.period)
+        fewest = fewest_of(recorded, self.steps.period)
         joined: set[Node] = set()
         others: set[Node] = set()
         reshaped: dict[Node, Node] = {}  # a row, as a piece

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from numba_grad.transforms.rerolling.repeated_steps import RecordedGraph, Steps
+from numba_grad.transforms.rerolling.recorded_graph import RecordedGraph, Steps
 
 Carried = tuple[int, int]  # a place in the step, and how many steps back
 

@@ -10,7 +10,7 @@ import numpy as np
 from numba_grad.graph.node import Node
 from numba_grad.ops.control import several_results
 from numba_grad.transforms.rerolling.assigned_rows import RowAccess
-from numba_grad.transforms.rerolling.repeated_steps import RecordedGraph, Steps
+from numba_grad.transforms.rerolling.recorded_graph import RecordedGraph, Steps
 from numba_grad.transforms.rerolling.steps_before import Carried, Comparison, StepBefore
 
 Reads = tuple[int, int]  # a place in a step, and which input of it

@@ -12,7 +12,7 @@ the same with `k[i, j] = k[j, i] = f(x[i], x[j])`, where no element is written t
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -56,25 +56,37 @@ def parts_written_in(
     order: Sequence[Node], fixed: Collection[Node], read_at_calls: "ReadAtCalls | None"
 ) -> dict[Node, WrittenPart]:
     """By assignment, those of `order` that many others follow, each to what the one before left."""
-    if {_UPDATE, _SCATTER}.isdisjoint(map(_op_of, order)):
+    assignments = _small_assignments(order, read_at_calls)
+    if len(assignments) < FEWEST_STEPS:
         return {}
-    assignments = [
+    added = {x: _added(x, read_at_calls) for x in assignments}
+    chains = _chains_of(added, order, fixed)
+    fit = [x for x in chains if len(x) >= FEWEST_STEPS and (added[x[0]] or _is_fit(x))]
+    return {x: _written(x, added[x], read_at_calls) for chain in fit for x in chain}
+
+
+def _small_assignments(order: Sequence[Node], read_at_calls: "ReadAtCalls | None") -> list[Node]:
+    """Those to few elements at places that are known; none if there are few, which most graphs
+    have."""
+    if {_UPDATE, _SCATTER}.isdisjoint(map(_op_of, order)):
+        return []
+    found = [
         x
         for x in order
         if (x.op is _UPDATE or x.op is _SCATTER) and 0 < x.inputs[1].type.size <= LARGEST_VALUE
     ]
-    if len(assignments) < FEWEST_STEPS:
-        return {}
-    assignments = [
-        x
-        for x in assignments
-        if x.op is _UPDATE or _places_of_indices(x, read_at_calls) is not None
-    ]
-    if len(assignments) < FEWEST_STEPS:
-        return {}
+    if len(found) < FEWEST_STEPS:
+        return []
+    return [x for x in found if x.op is _UPDATE or _places_of_indices(x, read_at_calls) is not None]
+
+
+def _chains_of(
+    added: "Mapping[Node, _Addition | None]", order: Sequence[Node], fixed: Collection[Node]
+) -> list[list[Node]]:
+    """Assignments one after the other, each to what the one before left, which nobody else reads:
+    all of a chain add to the array, or all set its elements."""
     readers = Counter([x for node in order for x in node.inputs])
     readers.update(fixed)
-    added = {x: _added(x, read_at_calls) for x in assignments}
     chains: dict[Node, list[Node]] = {}  # by the last assignment
     for node, addition in added.items():
         array, inside = node.inputs[0], () if addition is None else addition.inside
@@ -85,8 +97,7 @@ def parts_written_in(
         is_looked_at = readers[array] > 1 + bool(inside)
         chain = chains.pop(array) if is_before and not is_looked_at else []
         chains[node] = [*chain, node]
-    fit = [x for x in chains.values() if len(x) >= FEWEST_STEPS and (added[x[0]] or _is_fit(x))]
-    return {x: _written(x, added[x], read_at_calls) for chain in fit for x in chain}
+    return list(chains.values())
 
 
 def _is_fit(chain: Sequence[Node]) -> bool:
