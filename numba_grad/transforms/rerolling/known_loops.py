@@ -17,8 +17,7 @@ import itertools
 import marshal
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from operator import attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -26,15 +25,16 @@ from numba_grad.graph import placement
 from numba_grad.graph.node import HOLDING, Node
 from numba_grad.graph.survey import NodeSurvey, survey_of
 from numba_grad.graph.types import CPU
-from numba_grad.graph.walk import in_order_of_recording
+from numba_grad.graph.walk import by_serial, in_order_of_recording
 from numba_grad.locks import new_lock
 from numba_grad.transforms.call_target import CallTarget, targets_of
 from numba_grad.transforms.loop_sizes import Limits
-from numba_grad.transforms.read_at_calls import ReadAtCalls
 from numba_grad.transforms.rerolling.rerolled import Rerolled, RerolledLoops
 from numba_grad.transforms.stored_graphs import GraphReader, GraphWriter, NotStorable
 
-_by_serial = attrgetter("serial")
+if TYPE_CHECKING:
+    from numba_grad.transforms.read_at_calls import ReadAtCalls
+
 _MOST_BYTES = 1 << 18  # of constants: to compare more takes longer than it saves
 _MOST_KEPT = 256  # looks of this process
 _MOST_VALUES = 2  # of the same graph, before it is looked at each time
@@ -73,7 +73,7 @@ class Look:
         self,
         order: Sequence[Node],
         fixed: Collection[Node],
-        read_at_calls: ReadAtCalls | None,
+        read_at_calls: "ReadAtCalls | None",
         limits: Limits,
         store: Store,
     ) -> None:
@@ -161,7 +161,7 @@ class Look:
 
     def _description(self, survey: NodeSurvey, limits: Limits) -> bytes:
         count = len(self.order)
-        serials = np.fromiter(map(_by_serial, self.order), np.int64, count)
+        serials = np.fromiter(map(by_serial, self.order), np.int64, count)
         if not (np.diff(serials) > 0).all():
             raise NotStorable  # results have their place among these by number
         kinds, numbers = survey.kinds, np.arange(count)
