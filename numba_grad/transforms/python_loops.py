@@ -124,7 +124,7 @@ def loop_in(
     if look.is_known():
         return look.found
     rerolling = imported("numba_grad.transforms.rerolling.rerolling", *PASSES_OF_LOOPS)
-    found = rerolling.reroll(order, fixed, store.body, read_at_calls, limits, look.survey)
+    found = rerolling.reroll(order, fixed, store.body, look.read_at_calls, limits, look.survey)
     look.keep(found)
     return found
 

@@ -16,7 +16,7 @@ call of a compiled function one by one) has no name.
 import itertools
 import marshal
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -66,6 +66,25 @@ class _Kept:
         self.times = 1  # so many values there were
 
 
+class _AskedAtCalls:
+    """What is read at each call, and whether a look depends on what is in memory now."""
+
+    def __init__(self, given: "ReadAtCalls") -> None:
+        self._given = given
+        self.is_asked = False
+
+    def place_of(self, node: Node) -> tuple[Hashable, int] | None:
+        return self._given.place_of(node)
+
+    def stride_of(self, node: Node, axis: int) -> int:
+        self.is_asked = True
+        return self._given.stride_of(node, axis)
+
+    def array_of(self, rows: Sequence[Node]) -> Node | None:
+        self.is_asked = True
+        return self._given.array_of(rows)
+
+
 class Look:
     """A look at a graph; see `python_loops.loop_in`."""
 
@@ -77,7 +96,8 @@ class Look:
         limits: Limits,
         store: Store,
     ) -> None:
-        self.order, self.store, self.read_at_calls = order, store, read_at_calls
+        self.order, self.store = order, store
+        self.read_at_calls = None if read_at_calls is None else _AskedAtCalls(read_at_calls)
         self.name: str | None = None
         self.survey = survey_of(order, fixed)
         self.others: list[Node] = []  # what nodes read that are not in the order
@@ -107,8 +127,8 @@ class Look:
         return self.found is not None
 
     def keep(self, found: RerolledLoops | None) -> None:
-        """Keep what was found now."""
-        if self.name is None:
+        """Keep what was found now, if another process finds the same."""
+        if self.name is None or (self.read_at_calls is not None and self.read_at_calls.is_asked):
             return
         with _lock:
             kept = _looks.get(self.name)
@@ -156,7 +176,7 @@ class Look:
             and self._place_of(x) is None
         )
 
-    def _place_of(self, x: Node) -> tuple[object, int] | None:
+    def _place_of(self, x: Node) -> tuple[Hashable, int] | None:
         return None if self.read_at_calls is None else self.read_at_calls.place_of(x)
 
     def _description(self, survey: NodeSurvey, limits: Limits) -> bytes:
@@ -219,8 +239,6 @@ class Look:
             if each.place is None:
                 raise NotStorable
             own = in_order_of_recording(each.recorded)
-            if any(self._place_of(x) is not None for x in own):
-                raise NotStorable  # another array is read there in another process
             writer.add(own)
             node, is_before = each.place
             loops.append(
