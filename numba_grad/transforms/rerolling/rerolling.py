@@ -128,9 +128,9 @@ def _ways_to_look(
 def _loop_of(
     recorded: RecordedGraph, known: Callable[[CallTarget], CallTarget], limits: Limits
 ) -> RerolledLoops | None:
-    """The first that can be made a loop of: steps as they are; where these are less than half of the
-    graph, steps that may read any row; in a compiled function, any element. What is found so comes
-    first if it is more than twice as long."""
+    """The first that can be made a loop of: steps as they are; where these are less than half of
+    the graph, steps that may read any row, in a compiled function also any element. What is found
+    so comes first if it is more than twice as long."""
     candidates = [_Candidate(recorded, repetition(recorded), limits)]
     reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
     freeing: list[Callable[[], RecordedGraph | None]] = []
