@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from numba_grad.autograd.release import release
-from numba_grad.compiler.known_bodies import known_body
+from numba_grad.compiler.known_bodies import LOOPS
 from numba_grad.fresh_thread import imported
 from numba_grad.graph import order as order_of
 from numba_grad.graph.node import ARGUMENT, OPS, Node, held_tensor
@@ -131,7 +131,7 @@ class Traversal:
 
     def _reroll(self) -> None:
         """Go through loops in place of steps that were recorded one by one."""
-        while (found := loop_in(self.order, self._fixed(), known_body)) is not None:
+        while (found := loop_in(self.order, self._fixed(), LOOPS)) is not None:
             copies = found.rewired(self.order, self.given)
             self.loops += found.loops
             self.given = [copies.get(x, x) for x in self.given]

@@ -1,14 +1,14 @@
 """Python loops, of which a graph has all steps: where there are many, they become an operation."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from numba_grad.fresh_thread import imported
 from numba_grad.graph import placement
 from numba_grad.graph.node import OPS, SERIALS_A_NODE, Node
-from numba_grad.graph.types import CPU
+from numba_grad.graph.types import CPU, TupleType
 from numba_grad.transforms.control_flow.loops import PASSES_OF_LOOPS
 from numba_grad.transforms.loop_sizes import (
     FEWEST_OF_MANY_OPERATIONS,
@@ -16,11 +16,13 @@ from numba_grad.transforms.loop_sizes import (
     LARGEST_VALUE,
     MANY_OPERATIONS,
     MOST_LOOPS,
+    Limits,
+    distance_of_samples,
 )
 
 if TYPE_CHECKING:
-    from numba_grad.transforms.call_target import CallTarget
     from numba_grad.transforms.read_at_calls import ReadAtCalls
+    from numba_grad.transforms.rerolling.known_loops import Store
     from numba_grad.transforms.rerolling.rerolled import RerolledLoops
 
 _op_of, _device_of = attrgetter("op"), attrgetter("type.device")
@@ -75,7 +77,7 @@ def _fewest_nodes(count: int) -> int:
 def loop_in(
     order: Sequence[Node],
     fixed: Collection[Node],
-    known: "Callable[[CallTarget], CallTarget]",
+    store: "Store",
     read_at_calls: "ReadAtCalls | None" = None,
     *,
     is_compiled: bool = False,
@@ -88,7 +90,7 @@ def loop_in(
     ----------
     order : all nodes without a value, and those that gradients flow through; inputs before users
     fixed : those that somebody else knows: they stay
-    known : gives the body that was compiled and differentiated before, if it is equal
+    store : has bodies that were compiled and differentiated before, and what was found before
     read_at_calls : of which leaves the values are not those of all runs
     is_compiled : whether a function is traced
     """
@@ -100,21 +102,36 @@ def loop_in(
             return joined
     if not is_long(order, is_compiled=is_compiled):
         return None
-    rerolling = imported("numba_grad.transforms.rerolling.rerolling", *PASSES_OF_LOOPS)
     # On a GPU a thread keeps what a few steps compute in registers, also for the way back: where a
     # loop is an operation it would be in memory.
     is_elsewhere = placement.is_in_use() and {*map(_device_of, order)} != {CPU}
     if not is_compiled or is_elsewhere:
-        limits = rerolling.Limits(FEWEST_NODES, FEWEST_NODES, FEWEST_STEPS, LARGEST_VALUE)
+        limits = Limits(FEWEST_NODES, FEWEST_NODES, FEWEST_STEPS, LARGEST_VALUE)
     else:
         at_once = max(FEWEST_NODES_COMPILED, len(order) // _MOST_AT_ONCE)
-        fewest = _fewest_nodes(len(order))
-        limits = rerolling.Limits(
-            fewest,
+        limits = Limits(
+            _fewest_nodes(len(order)),
             at_once,
             FEWEST_STEPS,
             _ANY_SIZE,
             _LARGEST_ROW,
             FEWEST_OF_MANY_OPERATIONS,
         )
-    return rerolling.reroll(order, fixed, known, read_at_calls, limits)
+    if not _may_fit(order, limits):
+        return None
+    known_loops = imported("numba_grad.transforms.rerolling.known_loops")
+    look = known_loops.Look(order, fixed, read_at_calls, limits, store)
+    if look.is_known():
+        return look.found
+    rerolling = imported("numba_grad.transforms.rerolling.rerolling", *PASSES_OF_LOOPS)
+    found = rerolling.reroll(order, fixed, store.body, read_at_calls, limits, look.survey)
+    look.keep(found)
+    return found
+
+
+def _may_fit(order: Sequence[Node], limits: Limits) -> bool:
+    """Whether so many of some nodes may be small enough: arrays are larger in most long loops."""
+    distance = distance_of_samples(order)
+    some = [x.type for x in order[::distance]]
+    fit = [x for x in some if x.__class__ is TupleType or x.size <= limits.largest_value]
+    return 2 * distance * len(fit) >= limits.nodes_at_once

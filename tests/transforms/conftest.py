@@ -8,6 +8,11 @@ from numba_grad.transforms.rerolling import rerolling
 from tests.counting import found_by
 
 
+@pytest.fixture(autouse=True)
+def anew(looks_are_not_kept: None) -> None:
+    """What is tested here is how a graph is looked at."""
+
+
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops of few operations count as long."""

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Sequence
 from operator import attrgetter
 
-from numba_grad.compiler.known_bodies import known_body
+from numba_grad.compiler.known_bodies import LOOPS
 from numba_grad.fresh_thread import imported
 from numba_grad.frontend.inputs.tracing import current, is_tracing
 from numba_grad.graph.node import OPS, Node
@@ -168,7 +168,7 @@ class OwnHistory:
         order = [x for x in walk.nodes if x.serial >= self._since]
         fixed = {*self._outputs, *self._ends}
         order = without_repetitions(order, fixed, current.trace, LARGEST_VALUE)
-        found = loop_in(order, fixed, known_body, current.trace, is_compiled=is_tracing())
+        found = loop_in(order, fixed, LOOPS, current.trace, is_compiled=is_tracing())
         self._looked_at = order
         if found is not None:
             found.rewire(order, self._outputs)

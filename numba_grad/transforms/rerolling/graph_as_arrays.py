@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from numba_grad.graph.node import HOLDING, OPS, Node, Op
-from numba_grad.graph.survey import survey_of
+from numba_grad.graph.survey import NodeSurvey, survey_of
 from numba_grad.graph.types import CPU
 from numba_grad.graph.walk import by_serial
 from numba_grad.transforms.loop_sizes import LARGEST_VALUE
@@ -56,11 +56,13 @@ class GraphAsArrays:
         fixed: Collection[Node],
         read_at_calls: "ReadAtCalls | None",
         largest: int,
+        survey: NodeSurvey | None = None,
     ) -> None:
-        """`fixed` are no part of a loop, nor is what has more than `largest` elements."""
+        """`fixed` are no part of a loop, nor is what has more than `largest` elements; `survey` of
+        `order`, if it was made."""
         self.nodes = order
         self.read_at_calls = read_at_calls
-        survey = survey_of(order, fixed)
+        survey = survey_of(order, fixed) if survey is None else survey
         self.others: list[Node] = []  # inputs that are not in the order
         self.arities = survey.arities
         self.first_inputs = np.concatenate([[0], np.cumsum(self.arities)])

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numba_grad.graph.node import OPS, Node, leaf, record, recording
+from numba_grad.graph.survey import NodeSurvey
 from numba_grad.graph.types import Type
 from numba_grad.immutable import NamedTuple
+from numba_grad.transforms.loop_sizes import Limits
 from numba_grad.transforms.rerolling.assigned_rows import (
     BaseRow,
     RowAccess,
@@ -34,17 +36,6 @@ if TYPE_CHECKING:
 _SLICE, _RESHAPE = OPS["slice"], OPS["reshape"]
 _SQUARE, _INTEGER_POWER = OPS["square"], OPS["integer_power"]
 _POWERS = 3 ** np.arange(21)
-
-
-class Limits(NamedTuple):
-    """What makes a loop worth while."""
-
-    nodes: int  # of all steps, at least
-    nodes_at_once: int  # of those that are done all at once
-    steps: int  # at least
-    largest_value: int  # elements of what a step computes, at most
-    largest_row: int | None = None  # of what others read of each step
-    steps_of_many: int | None = None  # at least, where each is many operations
 
 
 class Steps(NamedTuple):
@@ -79,12 +70,14 @@ class RecordedGraph(GraphAsArrays):
         read_at_calls: "ReadAtCalls | None",
         limits: Limits,
         written: "Mapping[Node, WrittenPart] | None" = None,
+        survey: NodeSurvey | None = None,
     ) -> None:
-        """`written` are assignments that add to an array."""
+        """`written` are assignments that add to an array; `survey` of `order`, if it was made."""
         self.written = {} if written is None else written
         inside = {x for part in self.written.values() for x in part.inside}
         order = [x for x in order if x not in inside] if inside else order
-        super().__init__(order, fixed, read_at_calls, limits.largest_value)
+        own = None if inside else survey
+        super().__init__(order, fixed, read_at_calls, limits.largest_value, own)
         self.fewest = limits.nodes_at_once
         self.fewest_steps = limits.steps
         of_many = limits.steps_of_many

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from numba_grad.graph.node import Node
+from numba_grad.graph.node import SERIALS_A_NODE, Node
 from numba_grad.graph.walk import copied, in_order_of_recording, needed_for
 
 Runs = dict[int, tuple[int, Node]]
@@ -23,6 +23,40 @@ class Rerolled:
         # Nodes after the loop that have other inputs now: a concatenation of what steps gave, one
         # after the other, pieces of it.
         self.others: dict[Node, Runs] = {}
+        # The last node of its steps, or, with True, who reads them first: where it is in the order
+        # of recording, from now on.
+        self.place: tuple[Node, bool] | None = None
+
+    @property
+    def newest(self) -> int:
+        """The serial number that is the last one for what was recorded."""
+        assert self.place is not None
+        node, is_before = self.place
+        return node.serial - is_before
+
+    def date(self) -> bool:
+        """Give what was recorded serial numbers below this one, if there are so many between it and
+        those of what it reads."""
+        own, last = self.recorded, self.newest
+        # The results of a loop have the numbers after its own, those that are asked for later as
+        # well.
+        counts = {x: len(x.type.items) for x in own if is_loop(x)}
+        items = {x.serial + k: x for x, count in counts.items() for k in range(1, count + 1)}
+        numbers = {x: x.serial for x in own}
+        # As far apart as what is recorded: other passes put nodes between these.
+        room = last - max([y.serial for x in own for y in x.inputs if y not in own], default=0)
+        gap = min(SERIALS_A_NODE, (room - 1 - sum(counts.values())) // max(len(own), 1))
+        if gap < 1:
+            return False
+        serial = last - gap * len(own) - sum(counts.values())
+        for x in in_order_of_recording(own):
+            loop = items.get(x.serial)
+            if loop is not None:
+                x.serial += loop.serial - numbers[loop]
+                continue
+            x.serial = serial
+            serial += gap + counts.get(x, 0)
+        return True
 
     @cached_property
     def last(self) -> int:
@@ -127,3 +161,7 @@ class RerolledLoops:
         if len(self.loops) > 1:
             outside = in_order_of_recording([*outside, *self._recorded])
         return needed_for(roots, outside, self._inputs)
+
+
+def is_loop(node: Node) -> bool:
+    return node.op.name == "loop"

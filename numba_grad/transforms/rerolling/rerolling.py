@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.graph.node import SERIALS_A_NODE, Node, leaf, record, recording
-from numba_grad.graph.survey import are_free
-from numba_grad.graph.walk import in_order_of_recording, recorded_since
+from numba_grad.graph.node import Node, leaf, record, recording
+from numba_grad.graph.survey import NodeSurvey, are_free
+from numba_grad.graph.walk import by_serial, recorded_since
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.control_flow.loops import loop
-from numba_grad.transforms.loop_sizes import MOST_LOOPS
+from numba_grad.transforms.loop_sizes import MOST_LOOPS, Limits, distance_of_samples
 from numba_grad.transforms.rerolling.assigned_rows import RowAccess, row_axis
 from numba_grad.transforms.rerolling.body_of_step import BodyOfStep, Read
 from numba_grad.transforms.rerolling.loops_in_steps import (
@@ -36,14 +36,14 @@ from numba_grad.transforms.rerolling.loops_in_steps import (
     with_loops_inside,
 )
 from numba_grad.transforms.rerolling.order_of_steps import other_orders
-from numba_grad.transforms.rerolling.recorded_graph import Limits, RecordedGraph, Steps
+from numba_grad.transforms.rerolling.recorded_graph import RecordedGraph, Steps
 from numba_grad.transforms.rerolling.repeated_steps import (
     are_enough,
     is_worth_while,
     repetition,
     steps_alike,
 )
-from numba_grad.transforms.rerolling.rerolled import Rerolled, RerolledLoops
+from numba_grad.transforms.rerolling.rerolled import Rerolled, RerolledLoops, is_loop
 from numba_grad.transforms.rerolling.results_of_steps import ResultsOfSteps
 from numba_grad.transforms.rerolling.rows_of_steps import (
     any_rows,
@@ -59,7 +59,6 @@ from numba_grad.transforms.rerolling.written_parts import WrittenPart, parts_wri
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
 
-_SAMPLES = 1024  # of the nodes of a long graph, for a first look at them
 _LONGEST_DELAY = 8  # steps back that a step may read
 _MOST_LEFT = 6  # steps at either end that stay as they are
 _ONE_SEGMENT = 600  # operations that are compiled as a whole, whatever they repeat
@@ -71,9 +70,10 @@ def reroll(
     known: Callable[[CallTarget], CallTarget],
     read_at_calls: "ReadAtCalls | None",
     limits: Limits,
+    survey: NodeSurvey | None = None,
 ) -> RerolledLoops | None:
-    """See `python_loops.loop_in`."""
-    distance = max(16, len(order) // _SAMPLES)
+    """See `python_loops.loop_in`; `survey` of `order`, if it was made."""
+    distance = distance_of_samples(order)
     some = [node for node in order[::distance] if is_fit(node, limits.largest_value)]
     if 2 * distance * sum(are_free(some)) < limits.nodes_at_once:
         return None  # larger arrays, as most long loops have: not worth a closer look
@@ -81,7 +81,8 @@ def reroll(
     if limits.largest_row is not None:  # in a compiled function
         written = parts_written_in(order, fixed, read_at_calls)
     for look in _ways_to_look(order, fixed, written, limits):
-        recorded = RecordedGraph(look.order, fixed, read_at_calls, limits, look.written)
+        own = survey if look.order is order else None
+        recorded = RecordedGraph(look.order, fixed, read_at_calls, limits, look.written, own)
         recorded.moved = look.moved
         made = _loop_of(recorded, known, limits)
         if made is not None:
@@ -268,7 +269,7 @@ class _Loop(ResultsOfSteps):
         self._replace(made, reads, finals, stacks)
         if not self._date([*finals, *stacks], made):
             return None
-        is_better = self._is_worth_a_loop() or not any(map(_is_loop, made.recorded))
+        is_better = self._is_worth_a_loop() or not any(map(is_loop, made.recorded))
         return made if is_better else None
 
     def _inside(self, node: Node) -> tuple[Node, ...]:
@@ -418,37 +419,21 @@ class _Loop(ResultsOfSteps):
         joined = [x for runs in made.others.values() for _, x in runs.values()]
         nodes = self.recorded.nodes
         newest = self.recorded.newest
-        own = made.recorded = recorded_since(newest, [*results, *made.instead.values(), *joined])
+        made.recorded = recorded_since(newest, [*results, *made.instead.values(), *joined])
         end = self.steps.end
         within = set(nodes[self.steps.first : end])
         readers = [nodes[x] for x in self.recorded.readers_of(self.steps) if x >= end]
         readers = [x for x in readers if not within.isdisjoint(x.inputs)]
         readers += self._read_before(made)
         # Steps may have what was recorded after them (`order_of_steps.py`).
-        newest_within = max([x.serial for x in within if x not in self.recorded.moved])
-        last = min([newest_within, *[x.serial - 1 for x in readers]])
+        last = max([x for x in within if x not in self.recorded.moved], key=by_serial)
+        first = min(readers, key=by_serial, default=None)
+        is_before = first is not None and first.serial <= last.serial
+        made.place = (first, True) if is_before else (last, False)
         later = nodes[end:] if self.recorded.written else []
-        if any(x.serial < last for node in later for x in self._inside(node)):
+        if any(x.serial < made.newest for node in later for x in self._inside(node)):
             return False
-        # The results of a loop have the numbers after its own, those that are asked for later as
-        # well.
-        counts = {x: len(x.type.items) for x in own if _is_loop(x)}
-        items = {x.serial + k: x for x, count in counts.items() for k in range(1, count + 1)}
-        numbers = {x: x.serial for x in own}
-        # As far apart as what is recorded: other passes put nodes between these.
-        room = last - max([y.serial for x in own for y in x.inputs if y not in own], default=0)
-        gap = min(SERIALS_A_NODE, (room - 1 - sum(counts.values())) // max(len(own), 1))
-        if gap < 1:
-            return False
-        serial = last - gap * len(own) - sum(counts.values())
-        for x in in_order_of_recording(own):
-            loop = items.get(x.serial)
-            if loop is not None:
-                x.serial += loop.serial - numbers[loop]
-                continue
-            x.serial = serial
-            serial += gap + counts.get(x, 0)
-        return True
+        return made.date()
 
     def _read_before(self, made: Rerolled) -> list[Node]:
         """What reads results of first steps and was recorded before the others: also what is left
@@ -470,7 +455,3 @@ class _Loop(ResultsOfSteps):
                 if not own.isdisjoint(given):
                     found.append(x)
         return found
-
-
-def _is_loop(node: Node) -> bool:
-    return node.op.name == "loop"
