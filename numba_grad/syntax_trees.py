@@ -17,9 +17,7 @@ _MOST_ATTEMPTS = 100
 def syntax_tree(text: str | bytes, mode: Literal["exec"] = "exec") -> ast.Module: ...
 @overload
 def syntax_tree(text: str | bytes, mode: Literal["eval"]) -> ast.Expression: ...
-def syntax_tree(
-    text: str | bytes, mode: Literal["exec", "eval"] = "exec"
-) -> ast.Module | ast.Expression:
+def syntax_tree(text: str | bytes, mode: Literal["exec", "eval"] = "exec") -> ast.mod:
     """What `ast.parse` gives, and raises, but for that `SystemError`."""
     for _ in range(_MOST_ATTEMPTS - 1):
         try:

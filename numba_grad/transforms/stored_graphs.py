@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.errors import InternalError
 from numba_grad.graph.node import (
     ARGUMENT,
     HOLDING,
@@ -38,8 +39,20 @@ _FLAT = frozenset({NoneType, bool, int, float, complex, str, bytes})
 _LARGEST_LEAF = 1 << 16  # bytes
 _MOST_NODES = 1 << 12  # of one graph: a loop of more costs more than to look for it
 
-# What a tuple stands for, by its first element.
-_PLAIN_TUPLE, _TUPLE, _LIST, _DTYPE, _TYPE, _OP, _GRAPH, _PARAMS, _SHARED, _NUMBER = range(10)
+
+class _Kind:
+    """What a tuple stands for, by its first element."""
+
+    PLAIN_TUPLE = 0
+    TUPLE = 1
+    LIST = 2
+    DTYPE = 3
+    TYPE = 4
+    OPERATION = 5
+    GRAPH = 6
+    PARAMS = 7
+    SHARED_PARAMS = 8
+    NUMBER = 9
 
 
 class NotStorable(Exception):
@@ -101,23 +114,23 @@ class GraphWriter:
             return value
         if kind is tuple:
             if _FLAT.issuperset(map(type, value)):
-                return _PLAIN_TUPLE, value
-            return _TUPLE, tuple(map(self.value, value))
+                return _Kind.PLAIN_TUPLE, value
+            return _Kind.TUPLE, tuple(map(self.value, value))
         if kind is list:
-            return _LIST, tuple(map(self.value, value))
+            return _Kind.LIST, tuple(map(self.value, value))
         if kind is dict or kind is SharedParams:
             items = tuple([(key, self.value(x)) for key, x in value.items()])
-            return _PARAMS if kind is dict else _SHARED, items
+            return _Kind.PARAMS if kind is dict else _Kind.SHARED_PARAMS, items
         if kind is Type and value.device == CPU:
-            return _TYPE, value.shape, value.dtype.name
+            return _Kind.TYPE, value.shape, value.dtype.name
         if isinstance(value, np.dtype):
-            return _DTYPE, value.name
+            return _Kind.DTYPE, value.name
         if isinstance(value, np.generic):
-            return _NUMBER, value.dtype.name, value.tobytes()
+            return _Kind.NUMBER, value.dtype.name, value.tobytes()
         if kind is Op:
-            return _OP, value.name
+            return _Kind.OPERATION, value.name
         if kind is CallTarget:
-            return _GRAPH, self._number_of_graph(value)
+            return _Kind.GRAPH, self._number_of_graph(value)
         raise NotStorable
 
     def _number_of_graph(self, target: CallTarget) -> int:
@@ -189,36 +202,37 @@ class GraphReader:
     def _value(self, said: Any) -> Any:
         if said.__class__ is not tuple:
             return said
-        kind, *rest = said
-        if kind == _SHARED:
-            return self._shared_params(said)
-        [x] = rest if len(rest) == 1 else [None]
-        if kind == _PLAIN_TUPLE:
-            return x
-        if kind == _TUPLE:
-            return tuple(map(self._value, x))
-        if kind == _LIST:
-            return list(map(self._value, x))
-        if kind == _PARAMS:
-            return {key: self._value(value) for key, value in x}
-        if kind == _TYPE:
-            shape, dtype = rest
-            return array_type(shape, as_dtype(dtype))
-        if kind == _DTYPE:
-            return as_dtype(x)
-        if kind == _NUMBER:
-            dtype, content = rest
-            return np.frombuffer(content, as_dtype(dtype))[0]
-        return OPS[x] if kind == _OP else self._graphs[x]
+        match said:
+            case (_Kind.PLAIN_TUPLE, items):
+                return items
+            case (_Kind.TUPLE, items):
+                return tuple(map(self._value, items))
+            case (_Kind.LIST, items):
+                return list(map(self._value, items))
+            case (_Kind.PARAMS, items):
+                return {key: self._value(x) for key, x in items}
+            case (_Kind.SHARED_PARAMS, items):
+                return self._shared_params(items)
+            case (_Kind.TYPE, shape, dtype):
+                return array_type(shape, as_dtype(dtype))
+            case (_Kind.DTYPE, name):
+                return as_dtype(name)
+            case (_Kind.NUMBER, dtype, content):
+                return np.frombuffer(content, as_dtype(dtype))[0]
+            case (_Kind.OPERATION, name):
+                return OPS[name]
+            case (_Kind.GRAPH, number):
+                return self._graphs[number]
+        raise InternalError(f"a stored graph has {said!r}")
 
-    def _shared_params(self, said: Any) -> SharedParams:
+    def _shared_params(self, items: Any) -> SharedParams:
         # One object for equal ones: nodes are compared by it.
-        key = marshal.dumps(said, _MARSHAL_FORMAT)
+        key = marshal.dumps(items, _MARSHAL_FORMAT)
         found = _shared_params.get(key)
         if found is None:
             if len(_shared_params) >= _MOST_NODES:
                 _shared_params.clear()
-            found = SharedParams([(name, self._value(x)) for name, x in said[1]])
+            found = SharedParams([(name, self._value(x)) for name, x in items])
             _shared_params[key] = found
         return found
 

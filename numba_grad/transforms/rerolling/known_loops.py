@@ -128,9 +128,11 @@ class Look:
     def _look_at_others(self) -> bytes:
         """Find equal arrays, as rules do, and return what is in all constants."""
         numbers: dict[object, int] = {}
-        values, total = [], 0
+        values: list[bytes] = []
+        total = 0
         for x in self.survey.others:
             own: object = x
+            content = b""
             if self._is_constant(x):
                 total += x.type.nbytes
                 if total > _MOST_BYTES:
@@ -141,7 +143,7 @@ class Look:
             self.numbers_of_others.append(number)
             if number == len(self.others):
                 self.others.append(x)
-                values.append(content if self._is_constant(x) else b"")
+                values.append(content)
         return b"".join(values)
 
     def _is_constant(self, x: Node) -> bool:

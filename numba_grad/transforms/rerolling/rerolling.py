@@ -427,9 +427,10 @@ class _Loop(ResultsOfSteps):
         readers += self._read_before(made)
         # Steps may have what was recorded after them (`order_of_steps.py`).
         last = max([x for x in within if x not in self.recorded.moved], key=by_serial)
-        first = min(readers, key=by_serial, default=None)
-        is_before = first is not None and first.serial <= last.serial
-        made.place = (first, True) if is_before else (last, False)
+        made.place = last, False
+        if readers:
+            first = min(readers, key=by_serial)
+            made.place = (first, True) if first.serial <= last.serial else made.place
         later = nodes[end:] if self.recorded.written else []
         if any(x.serial < made.newest for node in later for x in self._inside(node)):
             return False
