@@ -14,6 +14,7 @@ planned better step by step.
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from numba_grad.graph.node import Node, leaf, record, recording
 from numba_grad.graph.survey import NodeSurvey, are_free
 from numba_grad.graph.walk import by_serial, recorded_since
+from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.call_target import CallTarget
@@ -71,22 +73,42 @@ def reroll(
     survey: NodeSurvey | None = None,
 ) -> RerolledLoops | None:
     """See `python_loops.loop_in`; `survey` of `order`, if it was made."""
-    fewest = limits.nodes_at_once
     distance = distance_of_samples(order)
     some = [node for node in order[::distance] if is_fit(node, limits.largest_value)]
-    if 2 * distance * sum(are_free(some)) < fewest:
+    if 2 * distance * sum(are_free(some)) < limits.nodes_at_once:
         return None  # larger arrays, as most long loops have: not worth a closer look
     written: Mapping[Node, WrittenPart] = {}
     if limits.largest_row is not None:  # in a compiled function
         written = parts_written_in(order, fixed, read_at_calls)
-    for nodes, moved, taken in _ways_to_look(order, fixed, written, limits):
-        own = survey if nodes is order else None
-        recorded = RecordedGraph(nodes, fixed, read_at_calls, limits, taken, own)
-        recorded.moved = moved
+    for look in _ways_to_look(order, fixed, written, limits):
+        own = survey if look.order is order else None
+        recorded = RecordedGraph(look.order, fixed, read_at_calls, limits, look.written, own)
+        recorded.moved = look.moved
         made = _loop_of(recorded, known, limits)
         if made is not None:
             return made
     return None
+
+
+class _Look(NamedTuple):
+    """A way to look at a graph."""
+
+    order: Sequence[Node]
+    moved: Collection[Node] = ()  # what stands before others that were recorded earlier
+    written: Mapping[Node, WrittenPart] = MappingProxyType({})  # assignments that add to an array
+
+
+class _Candidate(NamedTuple):
+    """Steps that may become a loop, if there are any."""
+
+    graph: RecordedGraph
+    steps: Steps | None
+    limits: Limits
+
+    @property
+    def size(self) -> int:
+        """In operations."""
+        return 0 if self.steps is None else self.steps.end - self.steps.first
 
 
 def _ways_to_look(
@@ -94,28 +116,30 @@ def _ways_to_look(
     fixed: Collection[Node],
     written: Mapping[Node, WrittenPart],
     limits: Limits,
-) -> Iterator[tuple[Sequence[Node], Collection[Node], Mapping[Node, WrittenPart]]]:
-    """Orders of a graph, what is moved there, and assignments that add to an array: one after the
-    other, until there is a loop."""
-    yield order, (), written
+) -> Iterator[_Look]:
+    """One after the other, until there is a loop."""
+    yield _Look(order, written=written)
     if written:
-        yield order, (), {}  # maybe steps look at what those before have written
+        yield _Look(order)  # maybe steps look at what those before have written
     if limits.largest_row is not None:  # once: each look takes as long as the first
         for other, moved in other_orders(order, fixed, limits.steps):
-            yield other, moved, {}
+            yield _Look(other, moved)
 
 
 def _loop_of(
     recorded: RecordedGraph, known: Callable[[CallTarget], CallTarget], limits: Limits
 ) -> RerolledLoops | None:
-    candidates = [(recorded, repetition(recorded), limits)]
+    """The first that can be made a loop of: steps as they are; where these are less than half of
+    the graph, steps that may read any row, in a compiled function also any element. What is found
+    so comes first if it is more than twice as long."""
+    candidates = [_Candidate(recorded, repetition(recorded), limits)]
     reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
     freeing: list[Callable[[], RecordedGraph | None]] = []
     freeing += [recorded.with_any_rows] if reads_rows else []
     if limits.largest_row is not None:
         freeing.append(recorded.with_any_elements)
     for freed in freeing:
-        longest = max([_size(steps) for _, steps, _ in candidates])
+        longest = max([candidate.size for candidate in candidates])
         if 2 * longest >= len(recorded.nodes):
             break
         # By index arrays, steps may read any rows: a sum over a list of bonds, all passes of a loop
@@ -123,8 +147,9 @@ def _loop_of(
         free = freed()
         if free is None:
             continue
-        found = free, repetition(free), limits._replace(nodes=max(limits.nodes, _ONE_SEGMENT))
-        candidates.insert(0 if _size(found[1]) > 2 * longest else len(candidates), found)
+        own = limits._replace(nodes=max(limits.nodes, _ONE_SEGMENT))
+        found = _Candidate(free, repetition(free), own)
+        candidates.insert(0 if found.size > 2 * longest else len(candidates), found)
     for graph, steps, limits in candidates:
         if steps is None or not is_worth_while(graph, steps):
             continue
@@ -146,7 +171,7 @@ def _with_loops_beside(
     graph takes as long as for the first."""
     found = [(steps.first, made)]
     # By serial numbers one says what comes after another.
-    may_be_more = 2 * _size(steps) < len(graph.nodes) and not graph.moved
+    may_be_more = 2 * (steps.end - steps.first) < len(graph.nodes) and not graph.moved
     rest = graph if may_be_more and graph.are_in_order_of_recording else None
     while rest is not None:
         alike = steps_alike(rest, steps)
@@ -166,11 +191,6 @@ def _with_loops_beside(
     for _, each in later:
         together.take(each)
     return together
-
-
-def _size(steps: Steps | None) -> int:
-    """In operations."""
-    return 0 if steps is None else steps.end - steps.first
 
 
 class _Loop(ResultsOfSteps):
