@@ -70,6 +70,7 @@ SELDOM = {
     "numba_grad.transforms.rerolling",
     "numba_grad.transforms.results_of_steps",
     "numba_grad.transforms.rows_as_values",
+    "numba_grad.transforms.rows_by_data",
     "numba_grad.transforms.rows_by_index",
     "numba_grad.transforms.rows_of_steps",
     "numba_grad.transforms.repeated_steps",

@@ -92,6 +92,9 @@ class OwnHistory:
             if looks and self._is_long() and self._writes_in_parts() and self._has_rerolled():
                 self._follow()
                 return
+            if looks and is_tracing() and self._is_long() and self._has_rerolled_by_data():
+                self._follow()
+                return
             rows_as_values = imported("numba_grad.transforms.rows_as_values")
             self.nodes = rows_as_values.with_rows_as_values(self.nodes, self.roots)
         if looks and self._is_long() and self._has_rerolled():
@@ -118,6 +121,22 @@ class OwnHistory:
     def _writes_in_parts(self) -> bool:
         written_parts = imported("numba_grad.transforms.written_parts")
         return bool(written_parts.parts_written_in(self.nodes, self.roots, current.trace))
+
+    def _has_rerolled_by_data(self) -> bool:
+        """Whether there is a loop once rows that are written where data says are those of index
+        arrays. Else they stay as they were."""
+        rows_by_data = imported("numba_grad.transforms.rows_by_data")
+        before = [(x, x.inputs) for x in self.nodes]
+        nodes = rows_by_data.with_rows_by_data(self.nodes, self.roots)
+        if nodes is None:
+            return False
+        self.nodes = nodes
+        if self._has_rerolled():
+            return True
+        for node, inputs in before:
+            node.inputs = inputs
+        self.nodes = history_of(self.roots, self._ends, since=self._since).nodes
+        return False
 
     def _shorten(self) -> None:
         """Leave out what is there twice, or has no effect."""
