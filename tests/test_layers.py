@@ -65,6 +65,7 @@ SELDOM = {
     "numba_grad.transforms.elements_of_branches",
     "numba_grad.transforms.former_values",
     "numba_grad.transforms.joined_products",
+    "numba_grad.transforms.known_selections",
     "numba_grad.transforms.ragged_steps",
     "numba_grad.transforms.rerolled",
     "numba_grad.transforms.rerolling",

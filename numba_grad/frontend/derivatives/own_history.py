@@ -92,11 +92,14 @@ class OwnHistory:
             if looks and self._is_long() and self._writes_in_parts() and self._has_rerolled():
                 self._follow()
                 return
-            if looks and is_tracing() and self._is_long() and self._has_rerolled_by_data():
+            if self._has_rerolled_by_data(looks):
                 self._follow()
                 return
             rows_as_values = imported("numba_grad.transforms.rows_as_values")
             self.nodes = rows_as_values.with_rows_as_values(self.nodes, self.roots)
+        elif OPS["scatter_set"] in map(_op, self.nodes) and self._has_rerolled_by_data(looks):
+            self._follow()
+            return
         if looks and self._is_long() and self._has_rerolled():
             self._follow()
             return
@@ -122,15 +125,21 @@ class OwnHistory:
         written_parts = imported("numba_grad.transforms.written_parts")
         return bool(written_parts.parts_written_in(self.nodes, self.roots, current.trace))
 
-    def _has_rerolled_by_data(self) -> bool:
+    def _has_rerolled_by_data(self, looks: bool) -> bool:
         """Whether there is a loop once rows that are written where data says are those of index
-        arrays. Else they stay as they were."""
-        rows_by_data = imported("numba_grad.transforms.rows_by_data")
-        before = [(x, x.inputs) for x in self.nodes]
-        nodes = rows_by_data.with_rows_by_data(self.nodes, self.roots)
-        if nodes is None:
+        arrays, and what masks select that are known is computed for all elements. Else they stay
+        as they were."""
+        if not (looks and is_tracing() and self._is_long()):
             return False
-        self.nodes = nodes
+        rows_by_data = imported("numba_grad.transforms.rows_by_data")
+        known_selections = imported("numba_grad.transforms.known_selections")
+        before = [(x, x.inputs) for x in self.nodes]
+        rows = rows_by_data.with_rows_by_data(self.nodes, self.roots)
+        nodes = self.nodes if rows is None else rows
+        chosen = known_selections.with_known_selections(nodes, self.roots, current.trace)
+        if rows is None and chosen is None:
+            return False
+        self.nodes = nodes if chosen is None else chosen
         if self._has_rerolled():
             return True
         for node, inputs in before:
