@@ -9,7 +9,7 @@ As recorded, each step writes somewhere else: no two are alike, nor are their ke
 read their places. Where places follow from the number of the step, other passes know rows.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -17,7 +17,6 @@ import numpy as np
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import CPU
 from numba_grad.graph.walk import lets_gradients_through
-from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import Shape
 from numba_grad.transforms.loop_sizes import FEWEST_STEPS, LARGEST_VALUE
@@ -25,29 +24,21 @@ from numba_grad.transforms.replaced_nodes import with_replaced
 
 _UPDATE, _SLICE = OPS["update_slice"], OPS["slice"]
 _GATHER, _SCATTER = OPS["gather"], OPS["scatter_set"]
-_FARTHEST = 3  # assignments to each other: a step may write to as many rows
-
-
-class _Chain(NamedTuple):
-    """Assignments, each to what the one before has left."""
-
-    arrays: list[Node]  # before the first, and after each
-    places: list[Shape]
+_LONGEST_STEP = 16  # assignments
 
 
 def with_rows_by_data(order: Sequence[Node], roots: Collection[Node]) -> list[Node] | None:
     """`order`, inputs before users, where such rows are those of index arrays, as `with_replaced`
     says; None if there are none."""
-    arrays = {x for chain in _chains(order) if _are_data(chain.places) for x in chain.arrays}
-    if not arrays:
+    shapes = {shape for shape, places in _places(order).items() if _are_data(places)}
+    if not shapes:
         return None
 
     def by_index_arrays(node: Node) -> Node | None:
-        if node.op is not _UPDATE and node.op is not _SLICE:
+        if (node.op is not _UPDATE and node.op is not _SLICE) or node.inputs[0].shape not in shapes:
             return None
         place = _place(node) if lets_gradients_through(node) else None
-        # What stands for an array has a name of its own by now.
-        if not place or not arrays.intersection(before.get(node, ())):
+        if not place:
             return None
         indices = [leaf(np.array([k])) for k in place]
         x = node.inputs[0]
@@ -56,22 +47,18 @@ def with_rows_by_data(order: Sequence[Node], roots: Collection[Node]) -> list[No
         rows = reshape(node.inputs[1], (1, *x.shape[len(place) :]))
         return _SCATTER(x, rows, *indices, checked=False)
 
-    before = {x: x.inputs for x in order if x.op is _UPDATE or x.op is _SLICE}
     return with_replaced(order, roots, by_index_arrays)
 
 
-def _chains(order: Sequence[Node]) -> list[_Chain]:
-    """Those of many assignments to single rows, or single elements, of small arrays."""
-    chains: dict[Node, _Chain] = {}  # by the last array
+def _places(order: Sequence[Node]) -> dict[Shape, list[Shape]]:
+    """By shape of a small array: which of their rows, or elements, are assigned to."""
+    found: dict[Shape, list[Shape]] = defaultdict(list)
     for node in order:
         if node.op is _UPDATE and node.type.size <= LARGEST_VALUE and node.type.device == CPU:
-            place, (x, *_) = _place(node), node.inputs
+            place = _place(node)
             if place:
-                chain = chains.pop(x, None) or _Chain([x], [])
-                chain.arrays.append(node)
-                chain.places.append(place)
-                chains[node] = chain
-    return [x for x in chains.values() if len(x.places) >= FEWEST_STEPS]
+                found[node.shape].append(place)
+    return found
 
 
 def _place(node: Node) -> Shape:
@@ -85,12 +72,12 @@ def _place(node: Node) -> Shape:
 
 
 def _are_data(places: Sequence[Shape]) -> bool:
-    """Whether places do not follow from each other: most are at other distances from one before
-    than two, as there and back."""
-    if len({*map(len, places)}) > 1:
+    """Whether many places do not follow from each other: at whatever distance, most are farther
+    from one before, or nearer, than two ways that are the most frequent ones, as there and back."""
+    if len(places) < FEWEST_STEPS or len({*map(len, places)}) > 1:
         return False
     numbers = np.array(places)
-    for distance in range(1, _FARTHEST + 1):
+    for distance in range(1, min(_LONGEST_STEP, len(places) // 4) + 1):
         moves = Counter(map(tuple, (numbers[distance:] - numbers[:-distance]).tolist()))
         if 3 * sum([count for _, count in moves.most_common(2)]) > 2 * moves.total():
             return False
