@@ -129,8 +129,10 @@ class _Selection:
         if x.op is _BROADCAST and x.inputs[0].type.size == 1:
             return broadcast_to(x.inputs[0], shape) if not x.inputs[0].shape else None
         if x.op is _GATHER or x.op is _SLICE:
-            is_fit = x.inputs[0].shape == shape and np.array_equal(self._read(x), self._places)
-            return self.choice(x.inputs[0], full(1, shape, x.dtype)) if is_fit else None
+            places = self._read(x) if x.inputs[0].shape == shape else None
+            if places is None or not np.array_equal(places, self._places):
+                return None
+            return self.choice(x.inputs[0], full(1, shape, x.dtype))
         if x.op.family != "elementwise":
             return None
         inputs = [self.for_all(y) for y in x.inputs]
