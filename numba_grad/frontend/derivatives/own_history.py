@@ -131,12 +131,15 @@ class OwnHistory:
         as they were."""
         if not (looks and is_tracing() and self._is_long()):
             return False
-        rows_by_data = imported("numba_grad.transforms.rows_by_data")
-        known_selections = imported("numba_grad.transforms.known_selections")
         before = [(x, x.inputs) for x in self.nodes]
-        rows = rows_by_data.with_rows_by_data(self.nodes, self.roots)
+        rows = chosen = None
+        if OPS["update_slice"] in map(_op, self.nodes):
+            rows_by_data = imported("numba_grad.transforms.rows_by_data")
+            rows = rows_by_data.with_rows_by_data(self.nodes, self.roots)
         nodes = self.nodes if rows is None else rows
-        chosen = known_selections.with_known_selections(nodes, self.roots, current.trace)
+        if OPS["scatter_set"] in map(_op, nodes):
+            selections = imported("numba_grad.transforms.known_selections")
+            chosen = selections.with_known_selections(nodes, self.roots, current.trace)
         if rows is None and chosen is None:
             return False
         self.nodes = nodes if chosen is None else chosen
