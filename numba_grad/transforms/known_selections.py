@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numba_grad.graph.node import HOLDING, OPS, Node, leaf
+from numba_grad.graph.node import HOLDING, OPS, SERIALS_A_NODE, Node, leaf
 from numba_grad.graph.types import CPU
 from numba_grad.graph.walk import lets_gradients_through, rebuilt
 from numba_grad.ops.families import broadcast_to, full
@@ -29,38 +29,102 @@ if TYPE_CHECKING:
 
 _GATHER, _SCATTER, _WHERE = OPS["gather"], OPS["scatter_set"], OPS["where"]
 _SLICE, _UPDATE, _BROADCAST = OPS["slice"], OPS["update_slice"], OPS["broadcast_to"]
+_SUM = OPS["sum"]
+# Of one value: a state may have as many elements as are selected, and the past of all steps.
+_MOST_OPERATIONS = 2 * SERIALS_A_NODE
 _ASSIGNMENTS = (_SCATTER, _UPDATE, _WHERE)
 
 
 def with_known_selections(
     order: Sequence[Node], roots: Collection[Node], read_at_calls: "ReadAtCalls | None"
 ) -> list[Node] | None:
-    """`order`, inputs before users, where such assignments are choices among all elements, as
-    `with_replaced` says; None if there are none of different numbers."""
-    numbers: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    """`order`, inputs before users, where such assignments are choices among all elements, and
+    sums of what is selected are sums of all, as `with_replaced` says; None if there are none of
+    different numbers."""
+    numbers: dict[tuple[int, ...] | None, list[int]] = defaultdict(list)
     for node in order:
         if node.op is _SCATTER and node.type.size <= LARGEST_VALUE and node.type.device == CPU:
             numbers[node.shape].append(node.inputs[1].type.size)
-    shapes = {x for x, own in numbers.items() if len(own) >= FEWEST_STEPS and len({*own}) > 1}
-    if not shapes:
+        elif _is_sum(node) and node.type.device == CPU:
+            numbers[None].append(node.inputs[0].type.size)
+    fit = {x for x, own in numbers.items() if len(own) >= FEWEST_STEPS and len({*own}) > 1}
+    if not fit:
         return None
     is_replaced = False
 
-    def choice(node: Node) -> Node | None:
+    def among_all(node: Node) -> Node | None:
         nonlocal is_replaced
-        if node.op not in _ASSIGNMENTS or node.shape not in shapes:
-            return None
-        assigned = _assigned(node, read_at_calls) if lets_gradients_through(node) else None
-        if assigned is None:
-            return None
-        array, value, sizes, places = assigned
-        selection = _Selection(sizes, places, read_at_calls)
-        chosen = selection.for_all(value)
-        is_replaced |= chosen is not None
-        return None if chosen is None else selection.choice(chosen, array)
+        new = None
+        if None in fit and _is_sum(node):
+            new = _sum(node, read_at_calls)
+        elif node.op in _ASSIGNMENTS and node.shape in fit and lets_gradients_through(node):
+            new = _choice(node, read_at_calls)
+        is_replaced |= new is not None
+        return new
 
-    found = with_replaced(order, roots, choice)
+    found = with_replaced(order, roots, among_all)
     return found if is_replaced else None
+
+
+def _choice(node: Node, read_at_calls: "ReadAtCalls | None") -> Node | None:
+    """An assignment, among all."""
+    assigned = _assigned(node, read_at_calls)
+    if assigned is None:
+        return None
+    array, value, sizes, places = assigned
+    selection = _Selection(sizes, places, read_at_calls)
+    chosen = selection.for_all(value)
+    return None if chosen is None else selection.choice(chosen, array)
+
+
+def _is_sum(node: Node) -> bool:
+    """Of all that there is."""
+    return node.op is _SUM and not node.shape and lets_gradients_through(node)
+
+
+def _sum(node: Node, read_at_calls: "ReadAtCalls | None") -> Node | None:
+    """Of what is selected, among all."""
+    [x] = node.inputs
+    read = _first_read(x)
+    if read is None or read.inputs[0].type.size > LARGEST_VALUE:
+        return None
+    sizes = read.inputs[0].shape[: max(1, len(read.inputs) - 1)]
+    places = _places_read(read, sizes, read_at_calls)
+    if places is None:
+        return None
+    selection = _Selection(sizes, places, read_at_calls)
+    chosen = selection.for_all(x)
+    if chosen is None:
+        return None
+    counted = selection.choice(chosen, full(0, chosen.shape, chosen.dtype))
+    return _SUM(counted, axes=(*range(len(chosen.shape)),))
+
+
+def _first_read(x: Node) -> Node | None:
+    """A selection that `x` is computed of, element by element."""
+    seen, stack = {x}, [x]
+    while stack and len(seen) <= _MOST_OPERATIONS:
+        y = stack.pop()
+        if y.op is _GATHER or y.op is _SLICE:
+            return y if y.shape[:1] == x.shape[:1] else None
+        if y.op.family == "elementwise":
+            new = [z for z in y.inputs if z not in seen and z.shape]
+            seen.update(new)
+            stack += new
+    return None
+
+
+def _places_read(
+    x: Node, sizes: tuple[int, ...], read_at_calls: "ReadAtCalls | None"
+) -> np.ndarray | None:
+    """By a gather or a slice, among axes of these sizes, if they are known."""
+    if x.op is _SLICE:
+        return _places_of_rows(x) if len(sizes) == 1 else None
+    indices = [known_elements(y, read_at_calls) for y in x.inputs[1:]]
+    known = [y for y in indices if y is not None]
+    if x.params["checked"] or len(known) != len(indices) or len(known) != len(sizes):
+        return None
+    return np.ravel_multi_index(known, sizes)
 
 
 def _assigned(
@@ -113,6 +177,9 @@ class _Selection:
     def for_all(self, x: Node) -> Node | None:
         """What is `x` where the array is selected; None where that cannot be told."""
         if x not in self._done:
+            if len(self._done) == _MOST_OPERATIONS:
+                return None
+            self._done[x] = None
             self._done[x] = self._for_all(x)
         return self._done[x]
 
@@ -129,7 +196,9 @@ class _Selection:
         if x.op is _BROADCAST and x.inputs[0].type.size == 1:
             return broadcast_to(x.inputs[0], shape) if not x.inputs[0].shape else None
         if x.op is _GATHER or x.op is _SLICE:
-            places = self._read(x) if x.inputs[0].shape == shape else None
+            if x.inputs[0].shape != shape:
+                return None
+            places = _places_read(x, self._sizes, self._read_at_calls)
             if places is None or not np.array_equal(places, self._places):
                 return None
             return self.choice(x.inputs[0], full(1, shape, x.dtype))
@@ -138,16 +207,6 @@ class _Selection:
         inputs = [self.for_all(y) for y in x.inputs]
         known = tuple([y for y in inputs if y is not None])
         return rebuilt(x, known, {}) if len(known) == len(inputs) else None
-
-    def _read(self, x: Node) -> np.ndarray | None:
-        """Places, if they are known."""
-        if x.op is _SLICE:
-            return _places_of_rows(x) if len(self._sizes) == 1 else None
-        indices = [known_elements(y, self._read_at_calls) for y in x.inputs[1:]]
-        known = [y for y in indices if y is not None]
-        if x.params["checked"] or len(known) != len(indices) or len(known) != len(self._sizes):
-            return None
-        return np.ravel_multi_index(known, self._sizes)
 
     def _of_constant(self, x: Node, shape: tuple[int, ...]) -> Node | None:
         elements = known_elements(x, self._read_at_calls)

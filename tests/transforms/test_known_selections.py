@@ -47,7 +47,27 @@ def rows(pack, rates):
     return np.sum(x**2) + np.sum(y)
 
 
-@pytest.mark.parametrize("f", [melting, roots_of_what_is_selected, rows])
+def others_of_as_many_elements(pack, rates):
+    """Of what is assigned, the past is of the size of what one mask selects, in all steps."""
+    x, y = 1.0 * pack, 1.0 * rates[:5]
+    for _ in range(12):
+        for seen in SEEN:
+            y = np.sin(y) * 1.01 + 0.1
+            x[seen] = 0.5 * x[seen] + (y if seen.sum() == 5 else 0.3)
+    return np.sum(x**2)
+
+
+def what_was_seen(pack, rates):
+    x, loss = 0.0 * pack, 0.0
+    for t, seen in zip(TEMPERATURES, SEEN, strict=True):
+        predicted = np.tanh(x * rates + pack)
+        loss = loss + np.sum(np.sqrt((predicted[seen] - t[seen]) ** 2 + 0.1))
+        x = 1.0 * predicted
+        x[seen] = t[seen]
+    return loss
+
+
+@pytest.mark.parametrize("f", [melting, roots_of_what_is_selected, rows, what_was_seen])
 def test_gradients_are_those_of_the_steps(f: Callable[..., Any]):
     for got, expected in zip(by_jit(f, PACK, RATES), step_by_step(f, PACK, RATES), strict=True):
         assert numpy.isfinite(expected).all()
@@ -65,4 +85,10 @@ def test_what_is_no_loop_stays_as_it_was():
         return np.sum(pack)
 
     for got, expected in zip(by_jit(f, PACK), step_by_step(f, PACK), strict=True):
+        numpy.testing.assert_allclose(got, expected, rtol=1e-11)
+
+
+def test_long_pasts_are_not_followed():
+    f = others_of_as_many_elements
+    for got, expected in zip(by_jit(f, PACK, RATES), step_by_step(f, PACK, RATES), strict=True):
         numpy.testing.assert_allclose(got, expected, rtol=1e-11)
