@@ -95,8 +95,14 @@ class OwnHistory:
             if looks and self._is_long() and self._writes_in_parts() and self._has_rerolled():
                 self._follow()
                 return
+            if self._has_rerolled_by_data(looks):
+                self._follow()
+                return
             rows_as_values = imported("numba_grad.transforms.rerolling.rows_as_values")
             self.nodes = rows_as_values.with_rows_as_values(self.nodes, self.roots)
+        elif OPS["scatter_set"] in map(_op, self.nodes) and self._has_rerolled_by_data(looks):
+            self._follow()
+            return
         if looks and self._is_long() and self._has_rerolled():
             self._follow()
             return
@@ -121,6 +127,31 @@ class OwnHistory:
     def _writes_in_parts(self) -> bool:
         written_parts = imported("numba_grad.transforms.rerolling.written_parts")
         return bool(written_parts.parts_written_in(self.nodes, self.roots, current.trace))
+
+    def _has_rerolled_by_data(self, looks: bool) -> bool:
+        """Whether there is a loop once rows that are written where data says are those of index
+        arrays, and what masks select that are known is computed for all elements. Else they stay
+        as they were."""
+        if not (looks and is_tracing() and self._is_long()):
+            return False
+        before = [(x, x.inputs) for x in self.nodes]
+        rows = chosen = None
+        if OPS["update_slice"] in map(_op, self.nodes):
+            rows_by_data = imported("numba_grad.transforms.rerolling.rows_by_data")
+            rows = rows_by_data.with_rows_by_data(self.nodes, self.roots)
+        nodes = self.nodes if rows is None else rows
+        if OPS["scatter_set"] in map(_op, nodes):
+            selections = imported("numba_grad.transforms.rerolling.known_selections")
+            chosen = selections.with_known_selections(nodes, self.roots, current.trace)
+        if rows is None and chosen is None:
+            return False
+        self.nodes = nodes if chosen is None else chosen
+        if self._has_rerolled():
+            return True
+        for node, inputs in before:
+            node.inputs = inputs
+        self.nodes = history_of(self.roots, self._ends, since=self._since).nodes
+        return False
 
     def _shorten(self) -> None:
         """Leave out what is there twice, or has no effect."""

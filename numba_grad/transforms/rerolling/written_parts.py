@@ -77,7 +77,7 @@ def _small_assignments(order: Sequence[Node], read_at_calls: "ReadAtCalls | None
     ]
     if len(found) < FEWEST_STEPS:
         return []
-    return [x for x in found if x.op is _UPDATE or _places_of_indices(x, read_at_calls) is not None]
+    return [x for x in found if x.op is _UPDATE or places_of_indices(x, read_at_calls) is not None]
 
 
 def _chains_of(
@@ -130,7 +130,7 @@ def _written(
     if node.op is _UPDATE:
         places = _places_of_region(node)
     else:
-        places = _places_of_indices(node, read_at_calls)
+        places = places_of_indices(node, read_at_calls)
         assert places is not None
     width = value.type.size // len(places)
     if addition is None:
@@ -164,7 +164,7 @@ def _added(node: Node, read_at_calls: "ReadAtCalls | None") -> _Addition | None:
             region = {} if indices else {**node.params, "sizes": node.inputs[1].shape}
             is_same = all(part.params[key] == value for key, value in region.items())
             is_same = is_same and lets_gradients_through(part)
-            if is_same and _are_equal(part.inputs[1:], indices, read_at_calls):
+            if is_same and are_equal(part.inputs[1:], indices, read_at_calls):
                 term = new.inputs[new.inputs[0] is part]
                 return _Addition(new, part, term, (*inside, part))
     return None
@@ -184,9 +184,9 @@ def _places_of_region(node: Node) -> np.ndarray:
     return places.ravel()
 
 
-def _places_of_indices(node: Node, read_at_calls: "ReadAtCalls | None") -> np.ndarray | None:
+def places_of_indices(node: Node, read_at_calls: "ReadAtCalls | None") -> np.ndarray | None:
     """None if they are not known, or name a row twice."""
-    indices = [_known(x, read_at_calls) for x in node.inputs[2:]]
+    indices = [known_elements(x, read_at_calls) for x in node.inputs[2:]]
     known = [x.ravel() for x in indices if x is not None]
     if node.params["checked"] or len(known) < len(indices):
         return None
@@ -194,17 +194,19 @@ def _places_of_indices(node: Node, read_at_calls: "ReadAtCalls | None") -> np.nd
     return places if _is_each_once(places) else None
 
 
-def _are_equal(
+def are_equal(
     given: Sequence[Node], others: Sequence[Node], read_at_calls: "ReadAtCalls | None"
 ) -> bool:
     """Whether index arrays, of which the others are known, are the same."""
     if len(given) != len(others):
         return False
-    pairs = [[_known(x, read_at_calls) for x in pair] for pair in zip(given, others, strict=True)]
+    pairs = [
+        [known_elements(x, read_at_calls) for x in pair] for pair in zip(given, others, strict=True)
+    ]
     return all(x is not None and y is not None and np.array_equal(x, y) for x, y in pairs)
 
 
-def _known(x: Node, read_at_calls: "ReadAtCalls | None") -> np.ndarray | None:
+def known_elements(x: Node, read_at_calls: "ReadAtCalls | None") -> np.ndarray | None:
     """The elements of an index array, if they are the same in all runs."""
     shape = x.shape
     if x.op.name == "broadcast_to" and x.inputs:
@@ -316,7 +318,7 @@ def with_known_places(
 
 
 def _sum_or_choice(node: Node, masks: _Masks, read_at_calls: "ReadAtCalls | None") -> Node | None:
-    places = _places_of_indices(node, read_at_calls)
+    places = places_of_indices(node, read_at_calls)
     array, value, *indices = node.inputs
     if places is None or not places.size or not array.type.size:
         return None
@@ -332,7 +334,7 @@ def _sum_or_choice(node: Node, masks: _Masks, read_at_calls: "ReadAtCalls | None
     if value.op.name == "broadcast_to" and value.inputs:
         [value] = value.inputs
     if value.op is OPS["gather"] and value.inputs and value.inputs[0].type is array.type:
-        if not _are_equal(value.inputs[1:], indices, read_at_calls):
+        if not are_equal(value.inputs[1:], indices, read_at_calls):
             return None
         chosen = value.inputs[0]
     elif value.type.size == 1 and len(value.shape) <= len(array.shape):
