@@ -15,6 +15,7 @@ os.environ.setdefault("NUMBA_GRAD_ENGINE", "fused")
 
 # Below, as they read the setting.
 from numba_grad.compiler.building import cache
+from numba_grad.compiler.known_bodies import StoreOfLoops
 from numba_grad.config import configure
 from numba_grad.transforms import python_loops
 
@@ -79,3 +80,9 @@ def loops_stay_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python loops are planned step by step, however long they are: for tests of how."""
     monkeypatch.setattr(python_loops, "FEWEST_NODES", sys.maxsize)
     monkeypatch.setattr(python_loops, "FEWEST_NODES_COMPILED", sys.maxsize)
+
+
+@pytest.fixture
+def looks_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each graph is looked at for loops, however often: for tests of how."""
+    monkeypatch.setattr(StoreOfLoops, "name_of", lambda store, description: None)

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from numba_grad.autograd.release import release
-from numba_grad.compiler.known_bodies import known_body
+from numba_grad.compiler.known_bodies import LOOPS
 from numba_grad.fresh_thread import imported
 from numba_grad.graph import order as order_of
 from numba_grad.graph.node import ARGUMENT, OPS, Node, held_tensor
@@ -23,7 +23,7 @@ from numba_grad.graph.walk import (
 from numba_grad.transforms.python_loops import is_long, loop_in
 
 if TYPE_CHECKING:
-    from numba_grad.transforms.rerolled import Rerolled
+    from numba_grad.transforms.rerolling.rerolled import Rerolled
 
 _UPDATE, _op_of = OPS["update_slice"], attrgetter("op")
 
@@ -131,7 +131,7 @@ class Traversal:
 
     def _reroll(self) -> None:
         """Go through loops in place of steps that were recorded one by one."""
-        while (found := loop_in(self.order, self._fixed(), known_body)) is not None:
+        while (found := loop_in(self.order, self._fixed(), LOOPS)) is not None:
             copies = found.rewired(self.order, self.given)
             self.loops += found.loops
             self.given = [copies.get(x, x) for x in self.given]
@@ -155,7 +155,7 @@ class Traversal:
         """Go through rows that were written in parts as values of their own, if there are any."""
         if self.is_traced or not is_long(self.order) or _UPDATE not in map(_op_of, self.order):
             return False
-        rows_as_values = imported("numba_grad.transforms.rows_as_values")
+        rows_as_values = imported("numba_grad.transforms.rerolling.rows_as_values")
         fixed = self._fixed()
         copies = rows_as_values.copies_with_rows_as_values(self.order, fixed)
         if not copies:

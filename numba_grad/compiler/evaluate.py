@@ -14,9 +14,9 @@ from typing import Any
 
 from numba_grad.compiler.backends import backend_of, copied_to
 from numba_grad.compiler.compiled_program import CompiledProgram, Destination
-from numba_grad.compiler.fusion.written_rows import next_row
 from numba_grad.compiler.held_values import (
     carried_along,
+    gone_on_from,
     is_filled,
     past_of,
     set_rows,
@@ -33,6 +33,7 @@ from numba_grad.compiler.programs import (
     is_small_each_time,
 )
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
+from numba_grad.compiler.written_rows import next_row
 from numba_grad.config import config
 from numba_grad.graph import order, placement
 from numba_grad.graph.collection import without_collection
@@ -102,18 +103,25 @@ def _evaluate_by_place(nodes: Iterable[Node]) -> None:
 
 
 def _evaluate_on(
-    device: str, nodes: list[Node], is_look: bool = False, is_complete: bool = False
+    device: str,
+    nodes: list[Node],
+    is_look: bool = False,
+    is_complete: bool = False,
+    states: Sequence[Node] = (),
 ) -> None:
+    """`states`: what the look that needs `nodes` goes on from."""
     kept: list[Node] = []
     row: Node | None = None
     while True:
         if row is not None:
-            _evaluate_on(device, [row])
+            _evaluate_on(device, [row], states=states)
         with _graph_lock:
             past = past_of(nodes, LONGEST_WHOLE if is_complete else math.inf)
             if past.parts:
                 set_rows(past, is_look=is_look)
                 if is_look:
+                    # Before rows have values: behind those it could not be seen.
+                    states = gone_on_from(past) if row is None else states
                     row = next_row(past, nodes)
                     if row is not None:
                         continue
@@ -125,7 +133,7 @@ def _evaluate_on(
                 wanted = [*nodes, *kept]
                 if kept:
                     past = past_of(wanted)
-                kept += to_keep(past, wanted, is_look=is_look)
+                kept += to_keep(past, wanted, is_look=is_look, states=states)
             break
     is_whole = not is_complete or len(past.nodes) <= LONGEST_WHOLE
     reached = past.nodes if is_whole else None

@@ -137,22 +137,34 @@ def set_rows(past: Past, *, is_look: bool) -> None:
                     node.value = np.ascontiguousarray(rows)
 
 
-def to_keep(past: Past, wanted: Iterable[Node], *, is_look: bool) -> list[Node]:
-    """What is to be kept of the past of `wanted`, in the order of recording.
+def gone_on_from(past: Past) -> list[Node]:
+    """What was recorded before the last look and is read here by what was recorded after it, if
+    that is not all that is pending."""
+    last = _looks.last
+    newer = [x for x in past.pending if x.serial > last]
+    if len(newer) == len(past.pending):
+        return []
+    return [x for y in newer for x in _sources(y) if x.serial < last]
+
+
+def to_keep(
+    past: Past, wanted: Iterable[Node], *, is_look: bool, states: Iterable[Node] = ()
+) -> list[Node]:
+    """What is to be kept of the past of `wanted`, in the order of recording. `states`: what a look
+    that needs `wanted` goes on from.
 
     Under a lock: it takes notes of what is not.
     """
     asked = set(wanted)
-    states = [
+    states = [x for x in states if x in past.nodes]
+    states += [
         x
         for x in past.pending
         if x.handle is not None and x not in asked and held_tensor(x) is not None
     ]
     if is_look:
-        last, _looks.last = _looks.last, next_serial()
-        newer = [x for x in past.pending if x.serial > last]
-        if len(newer) < len(past.pending):
-            states += [x for y in newer for x in _sources(y) if x.serial < last]
+        states += gone_on_from(past)
+        _looks.last = next_serial()
         states += _read_further(past)
     if not states:
         return []

@@ -1,11 +1,13 @@
 """Bodies of loops and branches by their structure: one that is written in a loop, or traced by each
-call, is compiled and differentiated once."""
+call, is compiled and differentiated once. And what was found in long graphs, on disk."""
 
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
+from numba_grad.compiler import plan_cache
+from numba_grad.compiler.building import cache
 from numba_grad.compiler.plan_cache import digest_of_call
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import toposort
@@ -45,3 +47,25 @@ def known_body(body: Body) -> Body:
             if len(_last) > _MOST_KEPT:
                 _last.popitem(last=False)
     return known
+
+
+class StoreOfLoops:
+    """Bodies, and what was found in graphs of Python loops, by a description of these."""
+
+    def body(self, target: Body, /) -> Body:
+        return known_body(target)
+
+    def name_of(self, description: bytes, /) -> str | None:
+        environment = plan_cache.environment()
+        if environment is None:
+            return None
+        return cache.key_of("loops", environment, cache.new_digest(description).hexdigest())
+
+    def read(self, name: str, /) -> bytes | None:
+        return cache.peek(name)
+
+    def write(self, name: str, content: bytes, /) -> None:
+        cache.write_later(name, lambda: content)
+
+
+LOOPS = StoreOfLoops()

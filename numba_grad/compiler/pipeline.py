@@ -1,19 +1,21 @@
-"""Graph -> plan: the whole way, read from top to bottom in `lowered`.
+"""Graph -> plan: the whole way, read from top to bottom in `_Compiler`.
 
-order     the nodes that compute something, as recorded; what has many pieces is put together
-          where they are computed (assemblies.py)
-segments  short stretches of them (segments.py); a graph of a few hundred nodes is one
-programs  each distinct segment compiled once (segment_program.py): simplify, fuse, lower, emit
-memory    lifetimes of what segments leave for each other, in one arena (memory.py)
-kernels   built from source, in parallel where many are missing (build.py)
-plan      the table of steps that the native engine replays (runtime/plan.py)
+    passes     over the whole graph: what is written out, or put together where it is computed
+               (`partition/`, `fusion/assemblies.py`)
+    segments   short stretches of it; a graph of a few hundred nodes is one
+               (`partition/segments.py`)
+    programs   each distinct segment compiled once: simplify, fuse, lower, emit
+               (`segment_program.py`)
+    memory     what segments leave for each other, in one arena (`steps/plan_memory.py`)
+    kernels    built from source, in parallel where many are missing (`building/build.py`)
+    plan       the table of steps that the native engine replays (`steps/plan_writer.py`)
 
-Imported when a plan is neither in memory nor on disk (programs.py).
+Imported when a plan is neither in memory nor on disk (`programs.py`).
 """
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -43,43 +45,21 @@ from numba_grad.compiler.partition.segment_graphs import SegmentGraph, segment_g
 from numba_grad.compiler.partition.too_much_to_fuse import is_too_much_to_fuse
 from numba_grad.compiler.partition.written_out_calls import with_long_calls_written_out
 from numba_grad.compiler.partition.written_out_sums import with_sums_written_out
-from numba_grad.compiler.segment_memory import External, FileMemory, Output, Place, Small, Temporary
+from numba_grad.compiler.segment_memory import External, Output, Place
 from numba_grad.compiler.segment_program import SegmentProgram, compile_segment
-from numba_grad.compiler.steps.allocation import Lifetimes
 from numba_grad.compiler.steps.overlap import Unit, overlapped
+from numba_grad.compiler.steps.plan_memory import Instance, Of, PlanMemory
+from numba_grad.compiler.steps.plan_writer import write_steps
 from numba_grad.compiler.steps.schedule import Phase
 from numba_grad.compiler.target import Target
-from numba_grad.compiler.words import Errors, KernelAddress, OwnWord, Pointer, Symbol
-from numba_grad.errors import InternalError
+from numba_grad.compiler.words import Pointer
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node, argument, record
 from numba_grad.graph.types import CPU, MOST_WRITTEN_OUT, Type
 from numba_grad.graph.walk import substitute, value_inputs
-from numba_grad.immutable import NamedTuple, immutable
 from numba_grad.locks import LocksByKey
 from numba_grad.ops.control import item
-from numba_grad.runtime.plan import ErrorSite, JointOutputs, Plan, PlanBuilder
-
-
-@dataclass(slots=True, eq=False)
-class Instance:
-    """One occurrence of a segment in a plan."""
-
-    program: SegmentProgram
-    externals: list[tuple[object, int]]  # for each pointer the memory, and from which byte on
-    results: list[int]  # positions of what others need
-    # Of several occurrences whose steps are done by turns: these. The words of its steps point to
-    # memory `Of` them.
-    members: "list[Instance]" = field(default_factory=list)
-
-
-@immutable
-class Of:
-    """Memory of the member with this number."""
-
-    member: int
-    memory: Any
-
+from numba_grad.runtime.plan import JointOutputs, PlanBuilder
 
 _Lowering = Callable[[FlatGraph], CompiledProgram]
 
@@ -133,7 +113,6 @@ def _body_of(graph: FlatGraph, overwriting: Overwriting, target: Target) -> Body
 # GPU has room for 500 words.
 MOST_POINTERS = 256
 _LONG = 1000  # nodes: what takes long about fewer is kernels
-_WHOLE = 1 << 62  # more bytes than any array has
 _making_segments = LocksByKey()
 _MOST_SEGMENT_PROGRAMS = 1 << 12
 
@@ -150,13 +129,14 @@ class _Compiler:
             (type.shape, type.dtype) for k in graph.outputs if (type := nodes[k].type)
         ]
         self.output_number = {k: number for number, k in enumerate(graph.outputs)}
+        self.memory = PlanMemory(graph, self.output_number)
         self.joint: dict[int, JointOutputs] = {}
         # Where each computed value is: a key of memory, the first element, and from which element
         # of the memory that counts. The last is no part of a segment: it goes into a pointer.
         self.places: dict[int, tuple[object, int, int]] = {
             k: (("input", number), 0, 0) for number, k in enumerate(graph.inputs)
         }
-        self.places.update({k: (self.assembly_key(k), 0, 0) for k in graph.assemblies})
+        self.places.update({k: (self.memory.assembly_key(k), 0, 0) for k in graph.assemblies})
         # The last segment that reads anything in an array of the plan's own.
         self.busy_until: dict[object, int] = {}
         # Of a body: outputs that may be in the memory of an input, and memory to which no products
@@ -177,14 +157,20 @@ class _Compiler:
             source for program in programs for step in program.steps for source in step.sources
         )
         sources.update(dict.fromkeys(text for p in programs for text in p.spare_sources))
-        arena = self.arena(instances)
+        arena = self.memory.arena(instances)
         # Of the states of a loop whose length nobody knows, most are never there.
         if is_run and not any(map(_keeps_any_number, self.graph.calls.values())):
             self.target.prepare(arena.nbytes)
         kernels = dict(zip(sources, self.target.build(list(sources)), strict=True))
-        plan = self.plan(instances, kernels, arena)
+        builder = PlanBuilder(len(self.graph.inputs), self.output_types)
+        builder.joint = tuple(self.joint.values())
+        builder.arena_bytes = arena.nbytes
+        has_accesses = self.target.has_branches
+        write_steps(builder, instances, kernels, self.memory, arena, has_accesses=has_accesses)
         # A program outlives the graph that it was made for, and must not keep it alive.
-        return CompiledProgram(plan, [instance.program for instance in instances], kernels)
+        return CompiledProgram(
+            builder.build(), [instance.program for instance in instances], kernels
+        )
 
     def join_outputs(self) -> None:
         """Have outputs that are views of one array computed as that array."""
@@ -223,15 +209,14 @@ class _Compiler:
             elif memory != ("output", result):
                 return None
         instances = self.overlapped(instances)
-        lifetimes, _ = self.lifetimes(instances)
-        offsets, arena_bytes = lifetimes.allocate()
+        arena = self.memory.arena(instances)
         steps = []
         for instance in instances:
-            opened = partial(self.opened, instance, offsets)
+            opened = partial(self.opened, instance, arena.offsets)
             for step in instance.program.steps:
                 words = [opened(word) if isinstance(word, Pointer) else word for word in step.words]
                 steps.append(replace(step, words=words, memory=[]))
-        return BodySteps(steps, arena_bytes, frozenset(in_place))
+        return BodySteps(steps, arena.nbytes, frozenset(in_place))
 
     def is_written_into_computed(self, k: int) -> bool:
         """Whether a value is what assignments leave in an array that is computed by elements: never
@@ -243,8 +228,8 @@ class _Compiler:
         return k not in self.graph.inputs and self.nodes[k].op.family == "elementwise"
 
     def opened(self, instance: Instance, offsets: dict[object, int], word: Pointer) -> Pointer:
-        key = self.memory_key(instance, word.memory)
-        offset = word.offset + self.first_byte(instance, word.memory)
+        key = self.memory.key_of(instance, word.memory)
+        offset = word.offset + self.memory.first_byte(instance, word.memory)
         match key:
             case ("input", number):
                 return Pointer(Opened("argument", number), offset)
@@ -298,9 +283,11 @@ class _Compiler:
         for k, place, until in zip(
             segment.needed, program.outputs, segment.needed_until, strict=True
         ):
-            memory = self.memory_key(instance, place.memory)
+            memory = self.memory.key_of(instance, place.memory)
             # A result that is a value from outside, such as `1 * x[3]`, is where that begins.
-            origin = self.first_byte(instance, place.memory) // self.nodes[k].type.dtype.itemsize
+            origin = (
+                self.memory.first_byte(instance, place.memory) // self.nodes[k].type.dtype.itemsize
+            )
             self.places[k] = (memory, place.offset, origin)
             # An assembly is never written over.
             if k in in_assembly:
@@ -420,7 +407,9 @@ class _Compiler:
         for number, instance in enumerate(members):
 
             def name_of(memory: object, instance: Instance = instance) -> tuple[object, int]:
-                return self.memory_key(instance, memory), self.first_byte(instance, memory)
+                return self.memory.key_of(instance, memory), self.memory.first_byte(
+                    instance, memory
+                )
 
             units += [Unit(step, name_of, number) for step in instance.program.steps]
         steps = []
@@ -437,174 +426,6 @@ class _Compiler:
         spare = [text for x in members for text in x.program.spare_sources]
         graph = [node for x in members for node in x.program.graph]
         return Instance(SegmentProgram(steps, [], [], {}, spare, graph), [], [], members)
-
-    # Memory and plan
-
-    def arena(self, instances: list[Instance]) -> "_Arena":
-        lifetimes, sizes = self.lifetimes(instances)
-        return _Arena(*lifetimes.allocate(), sizes)
-
-    def plan(self, instances: list[Instance], kernels: dict[str, Any], arena: "_Arena") -> Plan:
-        builder = PlanBuilder(len(self.graph.inputs), self.output_types)
-        builder.joint = tuple(self.joint.values())
-        builder.arena_bytes = arena.nbytes
-        templates: dict[int, _Template] = {}
-        for instance in instances:
-            template = templates.get(id(instance.program))
-            if template is None:
-                template = _Template(instance.program, kernels, builder)
-                templates[id(instance.program)] = template
-            self.append(builder, instance, template, arena)
-        return builder.build()
-
-    def memory_key(self, instance: Instance, memory: object) -> object:
-        """The program-wide name of a segment's memory."""
-        match memory:
-            case Of(member, own):
-                return self.memory_key(instance.members[member], own)
-            case External(number):
-                return instance.externals[number][0]
-            case Output(number):
-                k = instance.results[number]
-                if k in self.graph.places:
-                    return self.assembly_key(self.graph.places[k][0])
-                output = self.output_number.get(k)
-                if output is not None:
-                    return ("output", output)
-                return (id(instance), number)
-            case Small(dtype):
-                return (id(instance), dtype)
-            case Temporary(number):
-                return (id(instance), "temporary", number)
-            case FileMemory():
-                return ("file", memory)
-        raise InternalError(f"plan: no memory called {memory!r}")
-
-    def assembly_key(self, k: int) -> object:
-        output = self.output_number.get(k)
-        return ("assembly", k) if output is None else ("output", output)
-
-    def first_byte(self, instance: Instance, memory: object) -> int:
-        """Where in its memory a segment's memory begins."""
-        match memory:
-            case Of(member, own):
-                return self.first_byte(instance.members[member], own)
-            case External(number):
-                return instance.externals[number][1]
-            case Output(number) if instance.results[number] in self.graph.places:
-                k = instance.results[number]
-                return self.graph.places[k][1] * self.nodes[k].type.dtype.itemsize
-        return 0
-
-    def lifetimes(self, instances: list[Instance]) -> tuple[Lifetimes, dict[object, int]]:
-        """When the plan's own memory is used, and bytes of each."""
-        lifetimes = Lifetimes()
-        number = 0
-        sizes = {self.assembly_key(k): self.nodes[k].type.nbytes for k in self.graph.assemblies}
-        for instance in instances:
-            for member in instance.members or [instance]:
-                program = member.program
-                for dtype, count in program.small.items():
-                    sizes[id(member), dtype] = count * dtype.itemsize
-                for number_of_result, k in enumerate(member.results):
-                    sizes[id(member), number_of_result] = self.nodes[k].type.nbytes
-                for k, nbytes in enumerate(program.temporaries):
-                    sizes[id(member), "temporary", k] = nbytes
-            for step in instance.program.steps:
-                for memory in step.memory:
-                    key = self.memory_key(instance, memory)
-                    if isinstance(key, tuple) and key[0] not in ("input", "output", "file"):
-                        lifetimes.use(key, number, sizes)
-                number += 1
-        return lifetimes, sizes
-
-    def append(
-        self,
-        builder: PlanBuilder,
-        instance: Instance,
-        template: "_Template",
-        arena: "_Arena",
-    ) -> None:
-        offsets, sizes = arena.offsets, arena.sizes
-        relocations = template.relocations.copy()
-        accesses: list[tuple[int, int, int, int, bool]] = []
-        for row, memory in template.memory:
-            key = self.memory_key(instance, memory)
-            kind = key[0]  # type: ignore[index]
-            relocations[row, 2] += self.first_byte(instance, memory)
-            if kind == "input":
-                relocations[row, 1] = builder.input(key[1])  # type: ignore[index]
-            elif kind == "output":
-                relocations[row, 1] = builder.output(key[1])  # type: ignore[index]
-            elif kind == "file":
-                file = key[1]  # type: ignore[index]
-                relocations[row, 1] = builder.file(file, file.nbytes, file.directory)
-            else:
-                relocations[row, 1] = builder.arena
-                relocations[row, 2] += offsets[key]
-            if self.target.has_branches:
-                step, is_written = template.uses[row]
-                first = offsets.get(key, 0)
-                end = first + sizes[key] if key in offsets else _WHOLE
-                accesses.append((step, int(relocations[row, 1]), first, end, is_written))
-        if accesses:
-            builder.access(np.array(accesses, np.int64))
-        builder.block(template.steps, template.words, relocations)
-
-
-class _Arena(NamedTuple):
-    """Where the plan's own memory is: by its key where it begins, and how many bytes it has."""
-
-    offsets: dict[object, int]
-    nbytes: int
-    sizes: dict[object, int]
-
-
-class _Template:
-    """The words of a segment's steps, with the places of its memory left open."""
-
-    def __init__(
-        self, program: SegmentProgram, kernels: dict[str, Any], builder: PlanBuilder
-    ) -> None:
-        steps: list[tuple[int, ...]] = []
-        words: list[int] = []
-        relocations: list[tuple[int, int, int]] = []
-        self.memory: list[tuple[int, object]] = []
-        # By relocation of memory: the step, and whether it may write there.
-        self.uses: dict[int, tuple[int, bool]] = {}
-        for number_of_step, step in enumerate(program.steps):
-            kernel = step.control or builder.kernel(kernels[step.source])
-            start = len(words)
-            steps.append((kernel, start, *step.launch))
-            for number_of_word, word in enumerate(step.words):
-                match word:
-                    case int():
-                        words.append(word)
-                        continue
-                    case Errors():
-                        relocations.append((len(words), builder.errors, 0))
-                    case ErrorSite():
-                        words.append(builder.site(word))
-                        continue
-                    case KernelAddress(source):
-                        place = 8 * builder.kernel(kernels[source])
-                        relocations.append((len(words), builder.functions, place))
-                    case OwnWord(number):
-                        # From the start of the block, which `PlanBuilder.block` adds.
-                        relocations.append((len(words), builder.words, 8 * (start + number)))
-                    case Symbol(name):
-                        relocations.append((len(words), builder.symbol(name), 0))
-                    case Pointer(memory, offset):
-                        is_written = step.written is None or number_of_word in step.written
-                        self.uses[len(relocations)] = (number_of_step, is_written)
-                        self.memory.append((len(relocations), memory))
-                        relocations.append((len(words), 0, offset))
-                    case _:
-                        raise InternalError(f"plan: no word for {word!r}")
-                words.append(0)
-        self.steps = np.array(steps, np.int64).reshape(-1, 4)
-        self.words = np.array(words, np.int64)
-        self.relocations = np.array(relocations, np.int64).reshape(-1, 3)
 
 
 def _outputs_of_call(target: ClosedGraph, inputs: Sequence[Node]) -> list[Node]:

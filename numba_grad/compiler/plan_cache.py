@@ -51,10 +51,10 @@ def key_of(graph: FlatGraph, target: str) -> str | None:
     That is so for graphs with parts that are known by their identity alone, such as a user's
     kernel, and while passes are checked: a plan from disk has been through none.
     """
-    if config.check_passes:
+    environment_now = environment()
+    if environment_now is None:
         return None
     try:
-        environment = _environment(config.cache_directory)
         meanings = _digests_of_signatures(graph.table, graph.signatures)
     except _NotStorableError:
         return None
@@ -77,7 +77,17 @@ def key_of(graph: FlatGraph, target: str) -> str | None:
     ):
         digest.update(b"%d:" % len(part))
         digest.update(part)
-    return cache.key_of("plan", environment, digest.hexdigest())
+    return cache.key_of("plan", environment_now, digest.hexdigest())
+
+
+def environment() -> str | None:
+    """What all plans and all that is found in graphs depend on; None where nothing is kept."""
+    if config.check_passes:
+        return None
+    try:
+        return _environment(config.cache_directory)
+    except _NotStorableError:
+        return None
 
 
 _DIGEST = np.dtype("V16")
@@ -242,8 +252,8 @@ def _described_call(target: Any, reached: Sequence[Node]) -> tuple[Any, ...]:
 
 # What all keys depend on.
 
-# Of these a plan knows nothing: they make graphs.
-_ABOVE = ("frontend", "autograd", "transforms", "numpy")
+# Of these a plan knows nothing, nor what was found in a graph: they make graphs.
+_ABOVE = ("frontend", "autograd", "numpy")
 _imported_ns = time.time_ns()
 
 

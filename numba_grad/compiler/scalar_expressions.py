@@ -21,6 +21,7 @@ import numpy as np
 from numba_grad.errors import InternalError
 from numba_grad.graph.node import Node
 from numba_grad.immutable import NamedTuple, immutable
+from numba_grad.syntax_trees import syntax_tree
 
 
 @immutable
@@ -115,7 +116,7 @@ NO_OPERANDS: Mapping[str, str] = MappingProxyType({})
 @functools.cache
 def parsed(text: str) -> Term:
     """The expression that a text is."""
-    return _plain(text) or term_of(ast.parse(text, mode="eval").body)
+    return _plain(text) or term_of(syntax_tree(text, mode="eval").body)
 
 
 def _plain(text: str) -> Term | None:

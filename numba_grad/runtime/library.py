@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from numba_grad.errors import KernelError
 from numba_grad.fresh_thread import imported
 from numba_grad.locks import new_lock
-from numba_grad.runtime import mpi, pocketfft
+from numba_grad.runtime import mpi
 from numba_grad.runtime.addresses import address_of
 from numba_grad.runtime.threads import SharedWord, Threads
 
@@ -102,7 +102,7 @@ def symbol_address(name: str) -> int:
     """
     package, _, function = name.partition(".")
     if package == "pocketfft":
-        return pocketfft.loop_address(function)
+        return imported("numba_grad.runtime.pocketfft").loop_address(function)
     if package == "mpi":
         return mpi.function_address(function)
     if package == "user":

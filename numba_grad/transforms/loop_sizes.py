@@ -1,9 +1,10 @@
 """From which sizes on a loop is an operation, rather than its steps, and from which on an array is
 looked at as one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from numba_grad.graph.node import OPS, Node
+from numba_grad.immutable import NamedTuple
 
 # Of a loop in a compiled function: fewer are better written out,
 FEWEST_STEPS = 12
@@ -23,8 +24,22 @@ LONG_STEP = 24
 # One after the other, in a function. So where a loop stays as it is, and its derivative comes with
 # it, a part of either is no loop.
 MOST_LOOPS = 3
+# Rows of an array that each step reads at once, and that the steps carry then.
+LONGEST_WINDOW = 8
 
 _CONCATENATE = OPS["concatenate"]
+_SAMPLES = 1024
+
+
+class Limits(NamedTuple):
+    """What makes a loop worth while that was recorded step by step."""
+
+    nodes: int  # of all steps, at least
+    nodes_at_once: int  # of those that are done all at once
+    steps: int  # at least
+    largest_value: int  # elements of what a step computes, at most
+    largest_row: int | None = None  # of what others read of each step
+    steps_of_many: int | None = None  # at least, where each is many operations
 
 
 def puts_arrays_together(nodes: Iterable[Node]) -> bool:
@@ -32,3 +47,8 @@ def puts_arrays_together(nodes: Iterable[Node]) -> bool:
     import none of the rules about such arrays."""
     sizes = [x.type.size for x in nodes if x.op is _CONCATENATE]
     return max(sizes, default=0) > LARGEST_VALUE
+
+
+def distance_of_samples(order: Sequence[Node]) -> int:
+    """Between the nodes of a long graph that are looked at first."""
+    return max(16, len(order) // _SAMPLES)

@@ -1,27 +1,29 @@
 """Python loops, of which a graph has all steps: where there are many, they become an operation."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from numba_grad.fresh_thread import imported
 from numba_grad.graph import placement
 from numba_grad.graph.node import OPS, SERIALS_A_NODE, Node
-from numba_grad.graph.types import CPU
+from numba_grad.graph.types import CPU, TupleType
+from numba_grad.transforms.control_flow.loops import PASSES_OF_LOOPS
 from numba_grad.transforms.loop_sizes import (
     FEWEST_OF_MANY_OPERATIONS,
     FEWEST_STEPS,
     LARGEST_VALUE,
     MANY_OPERATIONS,
     MOST_LOOPS,
+    Limits,
+    distance_of_samples,
 )
-from numba_grad.transforms.loops import PASSES_OF_LOOPS
 
 if TYPE_CHECKING:
-    from numba_grad.transforms.call import CallTarget
     from numba_grad.transforms.read_at_calls import ReadAtCalls
-    from numba_grad.transforms.rerolled import RerolledLoops
+    from numba_grad.transforms.rerolling.known_loops import Store
+    from numba_grad.transforms.rerolling.rerolled import RerolledLoops
 
 _op_of, _device_of = attrgetter("op"), attrgetter("type.device")
 _SLICE = OPS["slice"]
@@ -29,7 +31,8 @@ _SLICE = OPS["slice"]
 FEWEST_NODES = 768
 # A compiled function is the same program for any number of steps.
 FEWEST_NODES_COMPILED = 32
-# The same of loops whose steps are one for all (`independent_steps.py`): they are loops no more.
+# The same of loops whose steps are one for all, and are loops no more
+# (`control_flow/independent_steps.py`).
 _MOST_AT_ONCE = 32
 # Elements of what is left of each step, in a compiled function. Of larger ones often a part is read
 # (a receiver of waves), and step by step nothing else of them is stored, or has a cotangent.
@@ -59,8 +62,8 @@ def is_long_since(serial: int, nodes: Collection[Node]) -> bool:
 
 
 def _have_ragged_steps(nodes: Collection[Node]) -> bool:
-    """Whether so many slices of one array have different lengths that `ragged_steps.py` should look
-    for a sum of what is made of them."""
+    """Whether so many slices of one array have different lengths that `rerolling/ragged_steps.py`
+    should look for a sum of what is made of them."""
     lengths = {(x.inputs[0], x.type) for x in nodes if x.op is _SLICE and x.shape}
     most = Counter([array for array, _ in lengths]).most_common(1)
     return bool(most) and most[0][1] >= FEWEST_STEPS
@@ -74,46 +77,61 @@ def _fewest_nodes(count: int) -> int:
 def loop_in(
     order: Sequence[Node],
     fixed: Collection[Node],
-    known: "Callable[[CallTarget], CallTarget]",
+    store: "Store",
     read_at_calls: "ReadAtCalls | None" = None,
     *,
     is_compiled: bool = False,
 ) -> "RerolledLoops | None":
     """The longest loop in a long graph, if there is one, as one operation, with loops of steps like
     its own; before it, in a compiled function, steps that read rows of different lengths
-    (`ragged_steps.py`).
+    (`rerolling/ragged_steps.py`).
 
     Parameters
     ----------
     order : all nodes without a value, and those that gradients flow through; inputs before users
     fixed : those that somebody else knows: they stay
-    known : gives the body that was compiled and differentiated before, if it is equal
+    store : has bodies that were compiled and differentiated before, and what was found before
     read_at_calls : of which leaves the values are not those of all runs
     is_compiled : whether a function is traced
     """
     # Most programs have none, and import nothing for it.
     if is_compiled and _have_ragged_steps(order):
-        ragged_steps = imported("numba_grad.transforms.ragged_steps")
+        ragged_steps = imported("numba_grad.transforms.rerolling.ragged_steps")
         joined = ragged_steps.joined_ragged_steps(order, fixed, read_at_calls)
         if joined is not None:
             return joined
     if not is_long(order, is_compiled=is_compiled):
         return None
-    rerolling = imported("numba_grad.transforms.rerolling", *PASSES_OF_LOOPS)
     # On a GPU a thread keeps what a few steps compute in registers, also for the way back: where a
     # loop is an operation it would be in memory.
     is_elsewhere = placement.is_in_use() and {*map(_device_of, order)} != {CPU}
     if not is_compiled or is_elsewhere:
-        limits = rerolling.Limits(FEWEST_NODES, FEWEST_NODES, FEWEST_STEPS, LARGEST_VALUE)
+        limits = Limits(FEWEST_NODES, FEWEST_NODES, FEWEST_STEPS, LARGEST_VALUE)
     else:
         at_once = max(FEWEST_NODES_COMPILED, len(order) // _MOST_AT_ONCE)
-        fewest = _fewest_nodes(len(order))
-        limits = rerolling.Limits(
-            fewest,
+        limits = Limits(
+            _fewest_nodes(len(order)),
             at_once,
             FEWEST_STEPS,
             _ANY_SIZE,
             _LARGEST_ROW,
             FEWEST_OF_MANY_OPERATIONS,
         )
-    return rerolling.reroll(order, fixed, known, read_at_calls, limits)
+    if not _may_fit(order, limits):
+        return None
+    known_loops = imported("numba_grad.transforms.rerolling.known_loops")
+    look = known_loops.Look(order, fixed, read_at_calls, limits, store)
+    if look.is_known():
+        return look.found
+    rerolling = imported("numba_grad.transforms.rerolling.rerolling", *PASSES_OF_LOOPS)
+    found = rerolling.reroll(order, fixed, store.body, look.read_at_calls, limits, look.survey)
+    look.keep(found)
+    return found
+
+
+def _may_fit(order: Sequence[Node], limits: Limits) -> bool:
+    """Whether so many of some nodes may be small enough: arrays are larger in most long loops."""
+    distance = distance_of_samples(order)
+    some = [x.type for x in order[::distance]]
+    fit = [x for x in some if x.__class__ is TupleType or x.size <= limits.largest_value]
+    return 2 * distance * len(fit) >= limits.nodes_at_once

@@ -15,6 +15,7 @@ from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import configure
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import TupleType
+from numba_grad.ops import all_ops
 from tests.processes import run_python
 
 pytestmark = pytest.mark.usefixtures("native_engine")
@@ -38,7 +39,7 @@ def assert_as_reference(out: Node) -> None:
 def examples() -> list[Any]:
     return [
         pytest.param(op, id=name)
-        for name, op in OPS.items()
+        for name, op in all_ops().items()
         if op.example is not None and op.reference is not None
     ]
 

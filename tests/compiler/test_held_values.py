@@ -9,8 +9,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.compiler import evaluate as evaluation
-from numba_grad.compiler import held_values
-from numba_grad.compiler.fusion import written_rows
+from numba_grad.compiler import held_values, written_rows
 from numba_grad.config import configure
 from numba_grad.graph import observers
 
@@ -264,6 +263,17 @@ def elements_in_turn(a, start):
     return np.sum(x**2)
 
 
+def served_in_turn(a, start):
+    """The time of a pass is older than the last look, which has not computed it, and goes on."""
+    free, time = np.zeros(4, like=a), 0.0
+    while (number := start()) < PASSES:
+        time = time + 0.3 * a[0]
+        if np.min(free) < NEVER:
+            break
+        free[number % 2] = np.maximum(free[number % 2], time) + a[1]
+    return np.sum(free)
+
+
 LOOPS = [
     newton,
     newton_by_residual,
@@ -285,6 +295,7 @@ LOOPS = [
     history_of_errors,
     stages_in_a_buffer,
     elements_in_turn,
+    served_in_turn,
 ]
 
 
@@ -315,15 +326,18 @@ def without_gradient(loop, start):
     return (loop(ng.tensor(A), start),)
 
 
-@pytest.mark.thorough(but="^(newton|metropolis|adaptive_steps|states_in_a_buffer)-with_g")
+@pytest.mark.thorough(
+    but="^(newton|metropolis|adaptive_steps|states_in_a_buffer|served_in_turn)-with_g"
+)
 @pytest.mark.parametrize("run", [without_gradient, with_gradient, by_transform])
 @pytest.mark.parametrize("loop", LOOPS)
 def test_the_program_of_each_pass_is_known(loop, run, compiled):
     passes = Passes(compiled)
     results = run(loop, passes)
     # The second pass goes on from a state, the third from one that a sum was carried to. Steps
-    # that are accepted for the second time go on from one that was accepted before.
-    known = 5 if loop is adaptive_steps else 3
+    # that are accepted for the second time go on from one that was accepted before, and so do
+    # elements that are written in turn.
+    known = 5 if loop in (adaptive_steps, served_in_turn) else 3
     assert passes.counts[known] == passes.counts[-1]
     # In the next run there is nothing new.
     count = len(compiled)

@@ -22,7 +22,7 @@ from numba_grad.compiler.steps import cpu_row_chains, row_chains
 from numba_grad.frontend.compiled_functions import specialization
 from numba_grad.frontend.tensors import tensor
 from numba_grad.ops import index_expressions
-from numba_grad.transforms import assigned_rows
+from numba_grad.transforms.rerolling import assigned_rows
 
 PACKAGE = Path(ng.__file__).parent
 MOST = 4.4

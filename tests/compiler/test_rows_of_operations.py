@@ -18,11 +18,12 @@ from numba_grad.compiler.scalar_expressions import parsed
 from numba_grad.config import configure
 from numba_grad.errors import DTypeError
 from numba_grad.graph.node import OPS, Node, leaf
+from numba_grad.ops import all_ops
 from tests.processes import run_python
 
 DTYPES = ["float64", "float32", "float16", "complex128", "complex64", "int64", "uint8", "bool"]
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1e-310, 1e300]
-# With params, or of given dtypes and shapes; some are there once another file of tests asks.
+# With params, or of given dtypes and shapes.
 OF_THEIR_OWN = {
     "cast",
     "integer_power",
@@ -30,9 +31,12 @@ OF_THEIR_OWN = {
     "philox",
     "gamma_path",
     "integer_zeta",
+    "lambertw_branch",
 }
 ELEMENTWISE = [
-    name for name, op in OPS.items() if op.family == "elementwise" and name not in OF_THEIR_OWN
+    name
+    for name, op in sorted(all_ops().items())
+    if op.family == "elementwise" and name not in OF_THEIR_OWN
 ]
 
 

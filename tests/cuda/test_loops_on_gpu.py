@@ -7,7 +7,8 @@ import numba_grad as ng
 from numba_grad.config import configure
 from numba_grad.errors import DeviceError
 from numba_grad.runtime.progress import is_installed
-from numba_grad.transforms import python_loops, repeated_steps, rerolling
+from numba_grad.transforms import python_loops
+from numba_grad.transforms.rerolling import repeated_steps, rerolling
 from tests.frontend.test_loops import counted, newton
 
 XS = np.linspace(0.5, 1.5, 7)

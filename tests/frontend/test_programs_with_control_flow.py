@@ -1,7 +1,13 @@
 """Programs, as their authors write them, within `jit(f, control_flow=True)`."""
 
-import numpy as np
+import functools
+import itertools
 
+import numpy as np
+import pytest
+
+import numba_grad as ng
+import numba_grad.numpy as ngp
 from tests.frontend.python_programs import (
     assert_as_in_python,
     clip_early,
@@ -266,3 +272,84 @@ def numbers_beside_conditions(x, n):
 
 def test_in_a_test_operands_need_not_be_of_one_dtype():
     assert_as_in_python(numbers_beside_conditions, (0.2, 1), (1.4, 2), (3.0, 3))
+
+
+def shrunk(v, limit=0.5):
+    if v > limit:
+        return v - limit
+    return v + limit if v < -limit else 0.0 * v
+
+
+def larger(a, b):
+    return a * 0.5 + b if a > b else b - a
+
+
+def carried_on(a, b):
+    c = a * 0.5 + b if a > b else b - a
+    return c, c
+
+
+class Shrinking:
+    def __init__(self, limit):
+        self.limit = limit
+
+    def of_one(self, v):
+        return shrunk(v, self.limit)
+
+    def __call__(self, v):
+        return 2 * shrunk(v, self.limit)
+
+
+shrunk_less = functools.partial(shrunk, limit=0.2)
+
+
+def by_pythons_functions(x):
+    rule = Shrinking(0.3)
+    found = [*map(shrunk, x), *map(rule.of_one, x), *map(rule, x), *map(shrunk_less, x)]
+    return functools.reduce(larger, found), list(itertools.accumulate(x, larger))
+
+
+def by_partial_functions(x):
+    return shrunk_less(x[0]), functools.partial(larger, x[0])(x[1]), max(list(x), key=shrunk)
+
+
+def by_functions_of_the_library(x):
+    rows = ngp.vectorize(shrunk)(ngp.stack([x, 2 * x]))
+    _, carried = ng.scan(carried_on, x[0], x)
+    return rows, ng.vmap(shrunk)(x), carried, ng.grad(shrunk)(x[1])
+
+
+def within_a_loop_on_values(x):
+    while np.max(x) > 0.5:
+        x = 0.9 * np.stack(list(map(shrunk_less, x)))
+    return x
+
+
+def by_pythons_own_loops(x):
+    rows = np.array([[shrunk(v) for v in row] for row in np.stack([x, 2 * x])])
+    carried = list(itertools.accumulate(x, larger, initial=x[0]))[1:]
+    slope = np.where(np.abs(x[1]) > 0.5, 1.0, 0.0)
+    return rows, np.array([shrunk(v) for v in x]), np.array(carried), slope
+
+
+@pytest.mark.parametrize("f", [by_pythons_functions, by_partial_functions, within_a_loop_on_values])
+def test_functions_that_python_is_given(f):
+    assert_as_in_python(f, np.array([0.7, -0.9, 0.1, 2.0]), np.array([-1.0, 0.4, 3.0, 0.2]))
+
+
+def test_functions_that_the_library_is_given():
+    jitted = ng.jit(by_functions_of_the_library, control_flow=True)
+    for x in (np.array([0.7, -0.9, 0.1, 2.0]), np.array([-1.0, 0.4, 3.0, 0.2])):
+        for got, expected in zip(jitted(x), by_pythons_own_loops(x), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-13)
+
+
+def test_functions_that_are_kept_are_the_ones_that_were_given():
+    def f(x):
+        weights = {shrunk: x}
+        weights.setdefault(larger, 2 * x)
+        order = [larger]
+        order.append(shrunk)
+        return [weights[g] if x > 0 else weights.get(g) for g in order]
+
+    assert_as_in_python(f, 1.0, -2.0)

@@ -3,8 +3,14 @@
 import numpy
 import pytest
 
-from numba_grad.transforms import python_loops, rerolling
+from numba_grad.transforms import python_loops
+from numba_grad.transforms.rerolling import rerolling
 from tests.counting import found_by
+
+
+@pytest.fixture(autouse=True)
+def anew(looks_are_not_kept: None) -> None:
+    """What is tested here is how a graph is looked at."""
 
 
 @pytest.fixture

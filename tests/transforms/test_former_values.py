@@ -1,4 +1,4 @@
-"""Loops that carry a cheap function of a former value: `transforms/former_values.py`."""
+"""Loops that carry a cheap function of a former value: `control_flow/former_values.py`."""
 
 import itertools
 from typing import Any

@@ -1,4 +1,4 @@
-"""Products of a loop's step that share a factor: `transforms/joined_products.py`."""
+"""Products of a loop's step that share a factor: `transforms/control_flow/joined_products.py`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
-from numba_grad.transforms import joined_products
+from numba_grad.transforms.control_flow import joined_products
 from tests.counting import found_by
 
 STEPS, WIDTH = 16, 5

@@ -13,7 +13,8 @@ from numba_grad.ops import all_ops
 from numba_grad.ops.control import aliases
 from numba_grad.transforms import jvp as jvp_module
 from numba_grad.transforms.batch import batch
-from numba_grad.transforms.call import CallTarget, call
+from numba_grad.transforms.call import call
+from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.jvp import pushed_forward, tangents
 from numba_grad.transforms.vjp import cotangents
 from tests.transforms.nodes import constant, item, value, variable

@@ -7,8 +7,8 @@ import numba_grad as ng
 from numba_grad.graph.node import OPS, argument, grad_mode
 from numba_grad.graph.types import array_type
 from numba_grad.ops.families import literal
-from numba_grad.transforms.call import CallTarget
-from numba_grad.transforms.loops import loop
+from numba_grad.transforms.call_target import CallTarget
+from numba_grad.transforms.control_flow.loops import loop
 
 FLOAT = np.dtype(np.float64)
 RANDOM = np.random.default_rng(3)

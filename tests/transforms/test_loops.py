@@ -7,9 +7,9 @@ import numba_grad as ng
 from numba_grad.graph.node import OPS, argument, record
 from numba_grad.graph.types import array_type
 from numba_grad.ops.families import axes_params
-from numba_grad.transforms import bodies
-from numba_grad.transforms.call import CallTarget
-from numba_grad.transforms.sums_of_points import carrying_points
+from numba_grad.transforms.call_target import CallTarget
+from numba_grad.transforms.control_flow import bodies
+from numba_grad.transforms.control_flow.sums_of_points import carrying_points
 
 _RANDOM = np.random.default_rng(0)
 WEIGHTS = 0.2 * _RANDOM.normal(size=(20, 20))  # what is carried is too large for registers

@@ -7,7 +7,7 @@ import pytest
 
 import numba_grad.numpy as np
 from numba_grad.config import configure
-from numba_grad.transforms import rerolling
+from numba_grad.transforms.rerolling import rerolling
 from tests.transforms.loop_programs import WAYS, Program, step_by_step
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import numba_grad as ng
 import numba_grad.numpy as np
-from numba_grad.transforms import repeated_steps
+from numba_grad.transforms.rerolling import repeated_steps
 from tests.transforms.loop_programs import WAYS, Program, by_jit, slope, step_by_step
 from tests.transforms.test_random_rerolling import OPERATIONS
 

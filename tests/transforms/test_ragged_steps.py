@@ -6,7 +6,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.graph.walk import toposort
-from numba_grad.transforms import ragged_steps
+from numba_grad.transforms.rerolling import ragged_steps
 
 COUNT = 24
 RNG = np.random.default_rng(0)

@@ -11,7 +11,7 @@ import pytest
 
 import numba_grad as ng
 from numba_grad.compiler import evaluate
-from numba_grad.compiler.fusion import assemblies
+from numba_grad.compiler.fusion import assemblies, assignment_chains
 from numba_grad.compiler.partition import flat_graph, segments
 from numba_grad.compiler.partition.segment_graphs import segment_graphs
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
@@ -125,7 +125,8 @@ def check(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
             patch.setattr(python_loops, name, 32)
         patch.setattr(flat_graph, "_MANY", 16)
         patch.setattr(walk, "MANY", 16)
-        patch.setattr(assemblies, "MOST_PIECES", 5)
+        for module in (assemblies, assignment_chains):
+            patch.setattr(module, "MOST_PIECES", 5)
         for name, length in (("LONGEST_WHOLE", 40), ("WINDOW", 32), ("LONGEST", 64)):
             patch.setattr(segments, name, length)
         patch.setattr(evaluate, "evaluate_with_numpy", by_segments)

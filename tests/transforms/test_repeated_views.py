@@ -13,8 +13,11 @@ from numba_grad.graph.walk import toposort
 from numba_grad.ops.families import broadcast_to, reshape
 from numba_grad.ops.index_expressions import take_index
 from numba_grad.ops.movement import permuted
-from numba_grad.transforms import repeated_views
-from numba_grad.transforms.repeated_views import without_repeated_views, without_repetitions
+from numba_grad.transforms.rewrites import repeated_views
+from numba_grad.transforms.rewrites.repeated_views import (
+    without_repeated_views,
+    without_repetitions,
+)
 
 P = np.array([1.5, -0.7, 2.0])
 

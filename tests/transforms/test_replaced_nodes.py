@@ -5,7 +5,7 @@ import numpy as np
 import numba_grad as ng
 from numba_grad.graph.node import OPS, SERIALS_A_NODE, Node, argument
 from numba_grad.graph.types import array_type
-from numba_grad.transforms.replaced_nodes import with_replaced
+from numba_grad.transforms.rewrites.replaced_nodes import with_replaced
 
 VECTOR = array_type((3,), np.dtype("float64"))
 SIN, COS, EXP, NEGATIVE, MULTIPLY = (

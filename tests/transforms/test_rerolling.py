@@ -11,7 +11,7 @@ import numba_grad.numpy as np
 from numba_grad.config import configure
 from numba_grad.frontend.derivatives import own_history
 from numba_grad.graph import walk
-from numba_grad.transforms import rerolling
+from numba_grad.transforms.rerolling import rerolling
 from tests.counting import functions_entered
 from tests.transforms.loop_programs import (
     WAYS,

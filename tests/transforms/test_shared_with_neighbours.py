@@ -88,7 +88,7 @@ WAYS = {
 
 def shared_in(monkeypatch, f, *args):
     """How many values become those of neighbours, where a gradient of `f` is traced."""
-    module = pytest.importorskip("numba_grad.transforms.shared_with_neighbours")
+    module = pytest.importorskip("numba_grad.transforms.rewrites.shared_with_neighbours")
     count = 0
     original = module._of_neighbour
 

@@ -38,6 +38,7 @@ from numba_grad.compiler.elementary.scalar import (
 from numba_grad.compiler.scalar_expressions import Term
 from numba_grad.errors import KernelError, explain
 from numba_grad.immutable import immutable
+from numba_grad.syntax_trees import syntax_tree
 
 BOOL_DTYPE = np.dtype(bool)
 _FLOAT_KINDS = {"float32": FLOAT32, "float64": FLOAT64}
@@ -220,7 +221,7 @@ _TRACED = ("_float64", "_complex128")
 @functools.cache
 def _written(name: str) -> DeviceFunction:
     """One of those that are written out. Literals in its text become typed."""
-    tree = _TypedLiterals().visit(ast.parse(_WRITTEN[name]))
+    tree = _TypedLiterals().visit(syntax_tree(_WRITTEN[name]))
     found = dict.fromkeys(
         node.func.id
         for node in ast.walk(tree)

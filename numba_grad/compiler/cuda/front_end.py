@@ -29,6 +29,7 @@ from numba_grad.errors import KernelError, explain
 from numba_grad.fresh_thread import unbroken
 from numba_grad.immutable import immutable
 from numba_grad.locks import LocksByKey, new_lock
+from numba_grad.syntax_trees import syntax_tree
 
 SCALARS = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -432,7 +433,7 @@ def _functions(toolchain: Toolchain, source: str, architecture: str) -> tuple[Ca
     """The function `kernel` of the source, with all it calls in scope, and its signature."""
     scope = dict(toolchain.namespace)
     keys: dict[str, str] = {}
-    for definition in ast.parse(source).body:
+    for definition in syntax_tree(source).body:
         assert isinstance(definition, ast.FunctionDef), "kernel source is functions"
         signature = _signature(definition)
         definition.decorator_list = []

@@ -5,7 +5,7 @@ another.
 """
 
 import heapq
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from numba_grad.compiler.fusion.costs import Costs
@@ -134,21 +134,7 @@ class _Groups:
                 bit = 1 << number[node]
                 others = (r for r in readers[node.inputs[0]] if not below[r] & bit)
                 before[node].update(others)
-        waiting = {node: len(earlier) for node, earlier in before.items()}
-        after: dict[Node, list[Node]] = {node: [] for node in roots}
-        for node, earlier in before.items():
-            for other in earlier:
-                after[other].append(node)
-        ready = [number[node] for node in roots if not waiting[node]]
-        heapq.heapify(ready)
-        result: list[Node] = []
-        while ready:
-            node = roots[heapq.heappop(ready)]
-            result.append(node)
-            for other in after[node]:
-                waiting[other] -= 1
-                if not waiting[other]:
-                    heapq.heappush(ready, number[other])
+        result = _in_order(roots, before)
         # Two assignments may each want to be after a reader of the other's value.
         return result if len(result) == len(roots) else roots
 
@@ -301,3 +287,25 @@ def _cone(node: Node, stop: set[Node]) -> set[Node]:
             if current not in stop:
                 stack += current.inputs
     return seen
+
+
+def _in_order(nodes: Sequence[Node], before: Mapping[Node, Collection[Node]]) -> list[Node]:
+    """`nodes` in their order, but for those that have to wait for others, which are `before` them;
+    without those that wait for each other."""
+    number = {node: k for k, node in enumerate(nodes)}
+    waiting = {node: len(earlier) for node, earlier in before.items()}
+    after: dict[Node, list[Node]] = {node: [] for node in nodes}
+    for node, earlier in before.items():
+        for other in earlier:
+            after[other].append(node)
+    ready = [number[node] for node in nodes if not waiting[node]]
+    heapq.heapify(ready)
+    result: list[Node] = []
+    while ready:
+        node = nodes[heapq.heappop(ready)]
+        result.append(node)
+        for other in after[node]:
+            waiting[other] -= 1
+            if not waiting[other]:
+                heapq.heappush(ready, number[other])
+    return result

@@ -1,4 +1,11 @@
-"""How operations read values, if these axes are loops and those are written out."""
+"""How operations read values, if these axes are loops and those are written out.
+
+    y = x + 1         at y's own indices: both are computed at one point of a loop
+    y = x.sum(0)      at y's own, and along the axis at one after the other
+    y = x[::-1]       at others along that axis
+
+What is read at other indices is in memory, or is computed again for each reader.
+"""
 
 import math
 from collections.abc import Mapping

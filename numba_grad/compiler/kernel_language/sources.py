@@ -16,6 +16,7 @@ from numba_grad.compiler.kernel_language.plain_loops import (
     vector_loops_of,
 )
 from numba_grad.errors import KernelError
+from numba_grad.syntax_trees import syntax_tree
 
 Block = tuple[int, ...]  # the numbers of the blocks that it is in, from the outside, and its own
 
@@ -85,7 +86,7 @@ def read(text: str, entry_name: str) -> Source:
     what it is compiled together with, and then once more."""
     functions: dict[str, ast.FunctionDef] = {}
     numbers: dict[str, Any] = {}
-    for statement in ast.parse(text).body:
+    for statement in syntax_tree(text).body:
         match statement:
             case ast.FunctionDef(name=name):
                 functions[name] = statement

@@ -55,35 +55,36 @@ class AddedPlaces:
     def of(self, loop: For) -> tuple[list[AddedPlace], bool]:
         """The places that something else than the loop is to add to; none if it is to stay. And
         whether some of them are neighbours along a row."""
-        if loop.leave is not None or loop.step not in (1, -1) or not is_long(loop):
-            return [], False
-        if not all(isinstance(s, Define | Size | Load | Store | Pop | Allocate) for s in loop.body):
+        if not _may_be_without_additions(loop):
             return [], False
         own = {s.memory for s in loop.body if isinstance(s, Allocate)}
-        if any(m.rank for m in own):
-            return [], False
         loads = [s for s in loop.body if isinstance(s, Load) and s.memory not in own]
         stores = [s for s in loop.body if isinstance(s, Store) and s.memory not in own]
-        read = {s.memory for s in loads}
         places: list[AddedPlace] = []
         has_neighbours = False
         for memory in dict.fromkeys(s.memory for s in stores):
             here = [s for s in stores if s.memory == memory]
-            if memory not in read and memory.dtype in FLOATS and all(s.is_added for s in here):
-                found = self._distinct(loop, here)
-                if found is None:
+            read_here = [s for s in loads if s.memory == memory]
+            if read_here or memory.dtype not in FLOATS or not all(s.is_added for s in here):
+                if not self._is_next_in_each_pass(loop, here, read_here):
                     return [], False
-                if not self.is_reordered and (len(found) > 1 or len(found[0].values) > 1):
-                    return [], False
-                has_neighbours |= sum(p.is_contiguous for p in found) > 1
-                if len(found) > 1 or not found[0].may_stay:
-                    places += found
                 continue
-            all_of = [*here, *[s for s in loads if s.memory == memory]]
-            place = self._place(loop, here[0])
-            if len({s.indices for s in all_of}) > 1 or place is None or not place.is_contiguous:
+            found = self._distinct(loop, here)
+            if found is None or not (self.is_reordered or _adds_once(found)):
                 return [], False
+            has_neighbours |= sum(p.is_contiguous for p in found) > 1
+            if len(found) > 1 or not found[0].may_stay:
+                places += found
         return places, has_neighbours
+
+    def _is_next_in_each_pass(
+        self, loop: For, stores: Sequence[Store], loads: Sequence[Load]
+    ) -> bool:
+        """Whether these are of one element, which is the next one of a row in each pass."""
+        if len({s.indices for s in (*stores, *loads)}) > 1:
+            return False
+        place = self._place(loop, stores[0])
+        return place is not None and place.is_contiguous
 
     def _distinct(self, loop: For, stores: Sequence[Store]) -> list[AddedPlace] | None:
         """The places of one memory; None if one is not known."""
@@ -106,6 +107,20 @@ class AddedPlaces:
         if len(axes) > 1 or any(abs(forms[k].atoms[loop.index]) > 1 for k in axes):
             return None
         return AddedPlace(store, tuple(forms), axes[0] if axes else None)
+
+
+def _may_be_without_additions(loop: For) -> bool:
+    """Whether a loop is long, and straight code without arrays of its own."""
+    if loop.leave is not None or loop.step not in (1, -1) or not is_long(loop):
+        return False
+    if not all(isinstance(s, Define | Size | Load | Store | Pop | Allocate) for s in loop.body):
+        return False
+    return not any(isinstance(s, Allocate) and s.memory.rank for s in loop.body)
+
+
+def _adds_once(places: Sequence[AddedPlace]) -> bool:
+    """Whether a pass adds to a memory at one place, one value."""
+    return len(places) == 1 and len(places[0].values) == 1
 
 
 def computed(

@@ -15,7 +15,7 @@ Statements of the forward sweep that nothing needs are left out, all of it if ne
 """
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -136,35 +136,11 @@ def adjoint_kernel(
         restored |= sweeps.worth_restoring()
     builder = sweeps.builder
     inputs, copies = with_copies(function, builder)
-    start: list[Statement] = []
-    cotangents: list[Memory] = []
     outputs = {p: sweeps.bars.get(p) for p in parameters}
+    start: list[Statement] = []
     with builder.region(start):
-        for result in results:
-            if result.dtype not in ("float32", "float64"):
-                continue
-            given = builder.memory(f"{result.name}_cotangent", result.dtype, result.rank)
-            cotangents.append(given)
-            bar = sweeps.bars.get(result)
-            if bar is None:
-                if result in outputs:  # nothing is written to it in a way that has a slope
-                    bar = outputs[result] = builder.memory("bar", result.dtype, result.rank)
-                else:
-                    continue
-            if result in function.returned or result not in outputs:
-                shape = [builder.size(given, k) for k in range(given.rank)]
-                builder.body.append(Allocate(bar, tuple(shape), None))
-            copied(builder, given, bar)
-        for parameter in parameters:
-            bar = outputs[parameter]
-            if bar is None:
-                bar = builder.memory(f"{parameter.name}_bar", parameter.dtype, parameter.rank)
-                outputs[parameter] = bar
-            if parameter in function.written:
-                continue
-            if parameter.rank == 0:
-                builder.body.append(Allocate(bar, (), 0.0))
-            filled(builder, bar, 0.0)
+        cotangents = _copied_cotangents(function, builder, sweeps.bars, outputs)
+        _begin_with_zeros(function, builder, outputs)
     bars = [bar for p in parameters if (bar := outputs[p]) is not None]
     body = without_unused([*copies, *start, *forward, *reverse], bars)
     used = {s.memory for s in walk(body) if isinstance(s, Load | Store | Size)}
@@ -174,6 +150,50 @@ def adjoint_kernel(
     like |= {bar: like[p] for p, bar in outputs.items() if bar is not None and p in like}
     name = f"{function.name}_adjoint"
     return RegionKernel(name, [*inputs, *cotangents], [*bars, *working], body, builder, like)
+
+
+def _copied_cotangents(
+    function: Function,
+    builder: Builder,
+    bars: Mapping[Memory, Memory],
+    outputs: dict[Memory, Memory | None],
+) -> list[Memory]:
+    """Copy the cotangents of results to where the reverse sweep has them; the inputs that they are.
+
+    A parameter that is a result as well may lack such a place in `outputs`: it gets one.
+    """
+    cotangents: list[Memory] = []
+    for result in (*function.returned, *function.written):
+        if result.dtype not in ("float32", "float64"):
+            continue
+        given = builder.memory(f"{result.name}_cotangent", result.dtype, result.rank)
+        cotangents.append(given)
+        bar = bars.get(result)
+        if bar is None:
+            if result not in outputs:
+                continue
+            # Nothing is written to it in a way that has a slope.
+            bar = outputs[result] = builder.memory("bar", result.dtype, result.rank)
+        if result in function.returned or result not in outputs:
+            shape = [builder.size(given, k) for k in range(given.rank)]
+            builder.body.append(Allocate(bar, tuple(shape), None))
+        copied(builder, given, bar)
+    return cotangents
+
+
+def _begin_with_zeros(
+    function: Function, builder: Builder, outputs: dict[Memory, Memory | None]
+) -> None:
+    """The cotangents of parameters that are no results begin with zeros."""
+    for parameter, bar in outputs.items():
+        if bar is None:
+            bar = builder.memory(f"{parameter.name}_bar", parameter.dtype, parameter.rank)
+            outputs[parameter] = bar
+        if parameter in function.written:
+            continue
+        if parameter.rank == 0:
+            builder.body.append(Allocate(bar, (), 0.0))
+        filled(builder, bar, 0.0)
 
 
 @dataclass(slots=True)

@@ -55,6 +55,7 @@ from numba_grad.immutable import immutable
 from numba_grad.ops.custom_kernels import Argument, ArrayArgument
 from numba_grad.runtime.loader import SHARED_WORDS
 from numba_grad.runtime.threads import SharedWord
+from numba_grad.syntax_trees import syntax_tree
 
 # What the function returns.
 DONE, FAILED = 0, 1
@@ -125,7 +126,7 @@ class _Module:
 
     def __init__(self, source: str, meanings: Meanings, module: ir.Module) -> None:
         self.source, self.meanings, self.module = source, meanings, module
-        tree = ast.parse(source)
+        tree = syntax_tree(source)
         self.functions = {f.name: f for f in tree.body if isinstance(f, ast.FunctionDef)}
         self.numbers = {id(node): number for number, node in enumerate(raises(tree))}
         self.scopes = _scopes(tree)

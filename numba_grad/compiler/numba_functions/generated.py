@@ -30,6 +30,7 @@ from numba_grad.compiler.numba_functions.user_exceptions import exception_named
 from numba_grad.immutable import immutable
 from numba_grad.locks import LocksByKey
 from numba_grad.ops.custom_kernels import CpuKernel, CustomKernel
+from numba_grad.syntax_trees import syntax_tree
 
 _making = LocksByKey()
 _next_number = itertools.count().__next__
@@ -174,7 +175,7 @@ def exception_of(source: str, code: int, number: int) -> BaseException:
     """The exception that a kernel of this source ended with."""
     if number == NO_MEMORY:
         return MemoryError("no memory for the arrays or the tape of a differentiated function")
-    raised = raises(ast.parse(source))[number].exc
+    raised = raises(syntax_tree(source))[number].exc
     assert raised is not None
     names = {"np": np, "exception_named": exception_named}
     return eval(compile(ast.Expression(raised), "<numba_grad>", "eval"), names)

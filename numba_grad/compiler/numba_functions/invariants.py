@@ -144,29 +144,32 @@ class _Hoister:
     ) -> list[tuple[Memory, _Indices]]:
         """Elements that each pass writes, and that nothing else in the loop can be."""
         accesses = [s for s in walk(body) if isinstance(s, Load | Store)]
-        own = {s.memory for s in walk(body) if isinstance(s, Allocate)}
+        left_out = {s.memory for s in walk(body) if isinstance(s, Allocate)} | {*self.groups}
         found: list[tuple[Memory, _Indices]] = []
-        stored = [s for s in body if isinstance(s, Store)]
-        if self.of_thread:  # Sums may be in branches.
-            added = {s.memory for s in accesses if isinstance(s, Store) and s.is_added}
-            only = added - {a.memory for a in accesses if isinstance(a, Load) or not a.is_added}
-            stored = [s for s in accesses if s.memory in only or s in stored]
-        for s in stored:
-            if not isinstance(s, Store) or not s.memory.rank or s.memory in own:
-                continue
+        for s in self._stored(body, accesses):
             place = s.memory, s.indices
-            if s.memory in self.groups or any(self._is_one(place, other) for other in found):
+            if not s.memory.rank or s.memory in left_out or not inside.isdisjoint(s.indices):
                 continue
-            if any(isinstance(x, Scalar) and x in inside for x in s.indices):
+            if any(self._is_one(place, other) for other in found):
                 continue
-            others = [a for a in accesses if a.memory == s.memory]
             if all(
                 self._is_one(place, (a.memory, a.indices))
                 or self.ranges.differ(s.memory, s.indices, a.indices)
-                for a in others
+                for a in accesses
+                if a.memory == s.memory
             ):
                 found.append(place)
         return found
+
+    def _stored(self, body: list[Statement], accesses: Sequence[Load | Store]) -> list[Store]:
+        """What each pass stores; for a thread also sums in branches, of what is only added to."""
+        stored = [s for s in body if isinstance(s, Store)]
+        if not self.of_thread:
+            return stored
+        added = {s.memory for s in accesses if isinstance(s, Store) and s.is_added}
+        only = added - {a.memory for a in accesses if isinstance(a, Load) or not a.is_added}
+        stores = [s for s in accesses if isinstance(s, Store)]
+        return [s for s in stores if s.memory in only or s in stored]
 
     def _is_one(self, a: tuple[Memory, _Indices], b: tuple[Memory, _Indices]) -> bool:
         return a[0] == b[0] and self.ranges.are_one(a[0], a[1], b[1])

@@ -111,6 +111,20 @@ class _Writer:
         """The loop in a form that threads share; None if it is to stay."""
         if loop.leave is not None or loop.step not in (1, -1) or not self._is_worth_it(loop, depth):
             return None
+        apart = self._apart(loop)
+        if apart is None:
+            return None
+        try:
+            with self.builder.region([]):
+                result = self.builder.body
+                self._write(loop, *apart)
+        except LookupError:  # What a pass keeps depends on more than lengths.
+            return None
+        return result
+
+    def _apart(self, loop: For) -> tuple[list[Memory], int] | None:
+        """The sums that passes add to, and how far apart passes must be to share nothing else; None
+        if they do, or nothing is known."""
         inside = walk(loop.body)
         if any(isinstance(s, Check | Swap | Room | Mark | Rewind | Height) for s in inside):
             return None
@@ -136,13 +150,7 @@ class _Writer:
             if distance is None:
                 return None
             reach = max(reach, distance)
-        try:
-            with self.builder.region([]):
-                result = self.builder.body
-                self._write(loop, sums, reach)
-        except LookupError:  # What a pass keeps depends on more than lengths.
-            return None
-        return result
+        return sums, reach
 
     def _is_worth_it(self, loop: For, depth: int) -> bool:
         if loop.is_parallel:

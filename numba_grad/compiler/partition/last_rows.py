@@ -1,5 +1,7 @@
 """Stacked results of loops of which only the last step's row is read, as `ys[-1]`.
 
+    final, ys = scan(step, x, rows)    ys[-1]    ->    final, where `step` returns what it carries
+
 Where a step's result is what it carries on, that row is what the loop carries out in any case. So
 the rows of the other steps need no memory, and no time to write them.
 """

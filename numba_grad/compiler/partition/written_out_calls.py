@@ -1,5 +1,7 @@
 """Calls of functions that are loops themselves, in the words of the graph that calls them.
 
+    y = call(f, x); z = sin(y)    ->    y0 = x * r0; y1 = y0 * r1; ...; z = sin(y99), f's own loop
+
 A call is computed by one segment, which a function of a loop, up to 600 operations and twice as
 many in its derivative, would make a kernel of thousands of lines. Written out, its operations are
 cut as any others are: a step of its loop is compiled once. What recording gains by a call stays, as

@@ -2,6 +2,9 @@
 a matrix of few columns and a vector, of stacks of small matrices and vectors, of stacks of tiny
 matrices, of points with few coordinates or over all of them, and sliding sums with few weights.
 
+    a @ x, with a of shape (2, 2)    ->    a[:, 0] * x[0] + a[:, 1] * x[1]
+    np.convolve(u, w, "valid")       ->    w[0] * u[2:] + w[1] * u[1:-1] + w[2] * u[:-2]
+
 A library call reads its operands from memory and leaves its result there, so each is a step of its
 own, and nothing is fused across it: Runge-Kutta steps of two numbers by `a @ x` took 9 times what
 they take with the sums written out, and a stencil by `np.convolve` 1.5 times.

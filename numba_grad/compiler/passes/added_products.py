@@ -1,6 +1,8 @@
 """Products of matrices that are added to a sum, by BLAS itself: what a loop over time does for the
 gradients of its weights.
 
+    total = add(total, matmul(x, g))    ->    total = matmul_add(total, x, g), in place
+
 Otherwise the product goes to memory, and a kernel reads both and writes the sum. Gradients of LSTMs
 took a quarter longer that way.
 """

@@ -1,5 +1,7 @@
 """Products of matrices of half precision are computed in float32, in which BLAS has them.
 
+    a @ b    ->    (a.astype(float32) @ b.astype(float32)).astype(float16)
+
 Forty times as fast as loops over 512 x 512. Casts of operands and results fuse with what is around
 them.
 """

@@ -1,8 +1,10 @@
 """What known index arrays go through: pairs of a matrix, or the elements that a mask selects.
 
-PairDomain   i, j = np.triu_indices(n, 1): one of the usual sets of pairs, which has a formula
-SelectedElements    i, j = np.nonzero(mask): any elements of an array, of any rank, in order
-domains_of   the domains of a graph, and which axis of its domain each index array is for
+- `PairDomain`, `i, j = np.triu_indices(n, 1)`: one of the usual sets of pairs, which has a formula;
+- `SelectedElements`, `i, j = np.nonzero(mask)`: any elements of an array, of any rank, in order.
+
+`domains_of` says which a graph has, and for which axis of its domain each index array is. This is
+no pass: `pairs_on_grids.py` asks it.
 """
 
 import functools
@@ -147,19 +149,18 @@ def domains_of(
         for index, role in zip(indices, roles, strict=True):
             if role is not None:
                 pairs.setdefault(role[0], {})[index] = role[1]
-        if None in roles and len(selections) < _MOST_SELECTIONS:
-            axes = {
-                x: axis for axis, index in enumerate(indices) for x in alike[fit[index].tobytes()]
-            }
-            own = [
-                readers[key]
-                for x in axes
-                for key in indices_with[x]
-                if key[1] == sizes and axes.keys() >= {*key[0]}
-            ]
-            selection = _selection([fit[x] for x in indices], sizes, _times(own))
-            if selection is not None and selection not in selections:
-                selections[selection] = axes
+        if None not in roles or len(selections) >= _MOST_SELECTIONS:
+            continue
+        axes = {x: axis for axis, index in enumerate(indices) for x in alike[fit[index].tobytes()]}
+        own = [
+            readers[key]
+            for x in axes
+            for key in indices_with[x]
+            if key[1] == sizes and axes.keys() >= {*key[0]}
+        ]
+        selection = _selection([fit[x] for x in indices], sizes, _times(own))
+        if selection is not None:
+            selections.setdefault(selection, axes)
     whole = {x: own for x, own in pairs.items() if len({*own.values()}) == 2}
     return {**whole, **selections}
 

@@ -1,4 +1,5 @@
-"""The passes that all targets have, in order. A target may put others before them."""
+"""The list of passes that all targets have, in order. A target may put others before them
+(`cpu_target.py`, `cuda/target.py`)."""
 
 from numba_grad.compiler.passes.mirrored_sums import mirrored_sums
 from numba_grad.compiler.passes.simplify import simplify

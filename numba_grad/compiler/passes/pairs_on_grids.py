@@ -15,7 +15,7 @@ of any rank. That is done once derivatives are taken: what the others come to, a
 diagonal, is never multiplied by anything.
 
 Two loops (`for i in range(n): for j in range(i)`) come here as index arrays too: their steps need
-nothing of each other (`transforms/independent_steps.py`).
+nothing of each other (`transforms/control_flow/independent_steps.py`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,6 +27,7 @@ from numba_grad.compiler.passes.diagonals_of_products import is_zero
 from numba_grad.compiler.passes.index_domains import Domain, PairDomain, domains_of, indices_of
 from numba_grad.compiler.passes.mirrored_sums import Terms
 from numba_grad.graph.node import ARGUMENT, LEAF, OPS, Node, leaf, record, recording
+from numba_grad.graph.types import TupleType
 from numba_grad.graph.walk import in_order_of_recording, rebuilt, substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import axes_params, broadcast_to, full, reshape, zeros_like
@@ -92,7 +93,7 @@ class _OnGrid:
                 is_same = all(x is y for x, y in zip(inputs, node.inputs, strict=True))
                 new = node if is_same or node.value is not None else rebuilt(node, inputs, {})
             self._done[node] = new
-            for axis, size in enumerate(node.shape if isinstance(node.shape, tuple) else ()):
+            for axis, size in enumerate(() if isinstance(node.type, TupleType) else node.shape):
                 if size == self._pairs:
                     self._lift(node, axis)
         found = [self._done[x] for x in outputs]

@@ -1,5 +1,7 @@
 """A choice between a few cheap operations on numbers, in a body of a loop, is made after both.
 
+    cond(x > 0, lambda x: 2 * x, lambda x: -x, x)    ->    where(x > 0, 2 * x, -x)
+
 A row of the plan that says which branch comes next, and a kernel for each branch, take as long as
 some fifty additions, and keep a loop of numbers out of registers. A branch that is dear, is
 over arrays, or may be told apart from not being run (a loop, a callback, an index or an exponent to

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler.evaluate import evaluate
-from numba_grad.compiler.known_bodies import known_body
+from numba_grad.compiler.known_bodies import LOOPS
 from numba_grad.dtypes import is_inexact
 from numba_grad.errors import TracingError, TracingWarning, explain
 from numba_grad.fresh_thread import imported
@@ -56,7 +56,7 @@ from numba_grad.immutable import NamedTuple
 from numba_grad.ops.control import item
 from numba_grad.transforms.loop_sizes import LARGEST_VALUE
 from numba_grad.transforms.python_loops import FEWEST_NODES_COMPILED, loop_in
-from numba_grad.transforms.repeated_views import without_repetitions
+from numba_grad.transforms.rewrites.repeated_views import without_repetitions
 
 
 class _Outcome(NamedTuple):
@@ -323,7 +323,7 @@ def _rerolled(
     has_fewer = len(nodes) < len(pending)
     if len(trace.not_looked_through(nodes)) < FEWEST_NODES_COMPILED:
         return False, has_fewer  # where steps are no loop, those of their derivative are none
-    found = loop_in(nodes, fixed, known_body, trace, is_compiled=True)
+    found = loop_in(nodes, fixed, LOOPS, trace, is_compiled=True)
     if found is not None:
         found.rewire(nodes, outputs)
     return found is not None, has_fewer

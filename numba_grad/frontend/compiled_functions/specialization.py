@@ -43,8 +43,9 @@ from numba_grad.graph.types import CPU, Type
 from numba_grad.graph.walk import in_order_of_recording, is_traced, substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.locks import new_lock
-from numba_grad.transforms.call import CallTarget, call
-from numba_grad.transforms.repeated_views import without_repeated_views
+from numba_grad.transforms.call import call
+from numba_grad.transforms.call_target import CallTarget
+from numba_grad.transforms.rewrites.repeated_views import without_repeated_views
 
 _op_of = attrgetter("op")
 _SUM = OPS["sum"]

@@ -8,14 +8,17 @@ import itertools
 from collections.abc import Sequence
 from operator import attrgetter
 
-from numba_grad.compiler.known_bodies import known_body
+from numba_grad.compiler.known_bodies import LOOPS
 from numba_grad.fresh_thread import imported
 from numba_grad.frontend.inputs.tracing import current, is_tracing
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.walk import History, history_of
 from numba_grad.transforms.loop_sizes import LARGEST_VALUE, puts_arrays_together
 from numba_grad.transforms.python_loops import FEWEST_NODES, is_long, is_long_since, loop_in
-from numba_grad.transforms.repeated_views import without_repeated_views, without_repetitions
+from numba_grad.transforms.rewrites.repeated_views import (
+    without_repeated_views,
+    without_repetitions,
+)
 
 _op, _requires_grad = attrgetter("op"), attrgetter("requires_grad")
 _EXTREMES = {OPS["max"], OPS["min"]}
@@ -92,8 +95,14 @@ class OwnHistory:
             if looks and self._is_long() and self._writes_in_parts() and self._has_rerolled():
                 self._follow()
                 return
-            rows_as_values = imported("numba_grad.transforms.rows_as_values")
+            if self._has_rerolled_by_data(looks):
+                self._follow()
+                return
+            rows_as_values = imported("numba_grad.transforms.rerolling.rows_as_values")
             self.nodes = rows_as_values.with_rows_as_values(self.nodes, self.roots)
+        elif OPS["scatter_set"] in map(_op, self.nodes) and self._has_rerolled_by_data(looks):
+            self._follow()
+            return
         if looks and self._is_long() and self._has_rerolled():
             self._follow()
             return
@@ -108,7 +117,7 @@ class OwnHistory:
         nodes = (self._pending() if walk is None else walk).nodes
         if not puts_arrays_together(nodes):
             return False
-        shared = imported("numba_grad.transforms.shared_with_neighbours")
+        shared = imported("numba_grad.transforms.rewrites.shared_with_neighbours")
         order = [x for x in nodes if x.serial >= self._since]
         return shared.with_shared_with_neighbours(order, {*self._outputs, *self._ends})
 
@@ -116,25 +125,50 @@ class OwnHistory:
         return is_long(self.nodes, is_compiled=is_tracing())
 
     def _writes_in_parts(self) -> bool:
-        written_parts = imported("numba_grad.transforms.written_parts")
+        written_parts = imported("numba_grad.transforms.rerolling.written_parts")
         return bool(written_parts.parts_written_in(self.nodes, self.roots, current.trace))
+
+    def _has_rerolled_by_data(self, looks: bool) -> bool:
+        """Whether there is a loop once rows that are written where data says are those of index
+        arrays, and what masks select that are known is computed for all elements. Else they stay
+        as they were."""
+        if not (looks and is_tracing() and self._is_long()):
+            return False
+        before = [(x, x.inputs) for x in self.nodes]
+        rows = chosen = None
+        if OPS["update_slice"] in map(_op, self.nodes):
+            rows_by_data = imported("numba_grad.transforms.rerolling.rows_by_data")
+            rows = rows_by_data.with_rows_by_data(self.nodes, self.roots)
+        nodes = self.nodes if rows is None else rows
+        if OPS["scatter_set"] in map(_op, nodes):
+            selections = imported("numba_grad.transforms.rerolling.known_selections")
+            chosen = selections.with_known_selections(nodes, self.roots, current.trace)
+        if rows is None and chosen is None:
+            return False
+        self.nodes = nodes if chosen is None else chosen
+        if self._has_rerolled():
+            return True
+        for node, inputs in before:
+            node.inputs = inputs
+        self.nodes = history_of(self.roots, self._ends, since=self._since).nodes
+        return False
 
     def _shorten(self) -> None:
         """Leave out what is there twice, or has no effect."""
         history, roots = self.nodes, self.roots
         # To look at indices takes time, so where a function is compiled.
         if is_tracing() and OPS["scatter_set"] in map(_op, history):
-            written_parts = imported("numba_grad.transforms.written_parts")
+            written_parts = imported("numba_grad.transforms.rerolling.written_parts")
             history = written_parts.with_known_places(history, roots, current.trace)
         if puts_arrays_together(history):
-            kept_ends = imported("numba_grad.transforms.kept_ends")
+            kept_ends = imported("numba_grad.transforms.rewrites.kept_ends")
             history = kept_ends.with_kept_ends(history, roots)
         history = without_repeated_views(history, roots)
         # Two arguments may be equal, and are two nevertheless.
         fixed = {*roots, *self._ends}
         history = without_repetitions(history, fixed, current.trace, LARGEST_VALUE)
         if is_tracing() and not _EXTREMES.isdisjoint(map(_op, history)):
-            shifts = imported("numba_grad.transforms.shifts_without_effect")
+            shifts = imported("numba_grad.transforms.rewrites.shifts_without_effect")
             cut = shifts.shifts_without_effect(history, roots)
             history = [x for x in history if x not in cut]
         self.nodes = history
@@ -165,7 +199,7 @@ class OwnHistory:
         order = [x for x in walk.nodes if x.serial >= self._since]
         fixed = {*self._outputs, *self._ends}
         order = without_repetitions(order, fixed, current.trace, LARGEST_VALUE)
-        found = loop_in(order, fixed, known_body, current.trace, is_compiled=is_tracing())
+        found = loop_in(order, fixed, LOOPS, current.trace, is_compiled=is_tracing())
         self._looked_at = order
         if found is not None:
             found.rewire(order, self._outputs)

@@ -5,10 +5,11 @@ order NumPy finds for a few factors, and for more the library opt_einsum, which 
 """
 
 import functools
+import itertools
 import math
 import operator
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,7 @@ __all__ = ["einsum", "einsum_path"]
 
 Term = tuple[Node, str]  # a factor, and a label for each of its axes
 Path = tuple[tuple[int, ...], ...]  # which of the factors to combine, step by step
+_Shape = tuple[int, ...]
 
 _FEW_FACTORS = 4
 _NO_LIMIT = 1 << 62  # elements of intermediate results
@@ -286,32 +288,35 @@ def _contracted(first: Term, second: Term, needed: set[str]) -> Term:
     stacked = [c for c in x_term if c in y_term and c in needed]
     x_free = [c for c in x_term if c not in y_term]
     y_free = [c for c in y_term if c not in x_term]
-    sizes = dict(zip(y_term + x_term, y.shape + x.shape, strict=True))
     x = in_order(x, tuple([x_term.index(c) for c in (*stacked, *x_free, *summed)]))
     y = in_order(y, tuple([y_term.index(c) for c in (*stacked, *summed, *y_free)]))
-    labels = "".join((*stacked, *x_free, *y_free))
+    ends = itertools.accumulate([len(stacked), len(x_free), len(summed)], initial=0)
+    stack, rows, terms = (x.shape[start:end] for start, end in itertools.pairwise(ends))
+    columns = y.shape[len(stack) + len(terms) :]
+    return _product(x, y, stack, rows, terms, columns), "".join((*stacked, *x_free, *y_free))
 
-    def extent(names: Iterable[str]) -> int:
-        return math.prod([sizes[c] for c in names])
 
-    stack = tuple([sizes[c] for c in stacked])
-    shape = tuple([sizes[c] for c in labels])
-    if not summed:
-        columns = (*stack, *[1 for _ in x_free], *[sizes[c] for c in y_free])
-        rows = (*x.shape, *[1 for _ in y_free])
-        return OPS["multiply"](reshape(x, rows), reshape(y, columns)), labels
-    if not x_free and not y_free:
-        flat = (*stack, extent(summed))
-        return sum_of_products(reshape(x, flat), reshape(y, flat), len(stack)), labels
-    is_windows = len(summed) > 1 and extent(summed) <= FEW and x.dtype.kind in "fc"
-    if not y_free and (is_windows or (not stack and is_stencil(x, y))):
+def _product(x: Node, y: Node, stack: _Shape, rows: _Shape, terms: _Shape, columns: _Shape) -> Node:
+    """Of shape (*stack, *rows, *columns), with a sum over terms.
+
+    `x` is of shape (*stack, *rows, *terms), and `y` of (*stack, *terms, *columns).
+    """
+    if not terms:
+        left = reshape(x, (*stack, *rows, *[1 for _ in columns]))
+        right = reshape(y, (*stack, *[1 for _ in rows], *columns))
+        return OPS["multiply"](left, right)
+    if not rows and not columns:
+        flat = (*stack, math.prod(terms))
+        return sum_of_products(reshape(x, flat), reshape(y, flat), len(stack))
+    is_windows = len(terms) > 1 and math.prod(terms) <= FEW and x.dtype.kind in "fc"
+    if not columns and (is_windows or (not stack and is_stencil(x, y))):
         # A stencil on windows of several axes, which as one axis would be too long to be unrolled.
-        weights = reshape(y, (*stack, *[1 for _ in x_free], *[sizes[c] for c in summed]))
-        axes = tuple(range(len(x.shape) - len(summed), len(x.shape)))
-        return OPS["sum"](OPS["multiply"](x, weights), axes=axes), labels
-    left = reshape(x, (*stack, extent(x_free), extent(summed)))
-    right = reshape(y, (*stack, extent(summed), extent(y_free)))
-    return reshape(OPS["matmul"](left, right), shape), labels
+        weights = reshape(y, (*stack, *[1 for _ in rows], *terms))
+        axes = tuple(range(len(x.shape) - len(terms), len(x.shape)))
+        return OPS["sum"](OPS["multiply"](x, weights), axes=axes)
+    left = reshape(x, (*stack, math.prod(rows), math.prod(terms)))
+    right = reshape(y, (*stack, math.prod(terms), math.prod(columns)))
+    return reshape(OPS["matmul"](left, right), (*stack, *rows, *columns))
 
 
 def _without_unneeded(x: Node, term: str, needed: set[str]) -> Term:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.fresh_thread import imported
+from numba_grad.syntax_trees import syntax_tree
 
 OF_REWRITTEN = "_control_flow"  # what functions of jit(f, control_flow=True) close over
 _NOT_THE_USERS = (__name__.partition(".")[0] + ".", "numpy.")
@@ -192,8 +193,8 @@ class Line:
             return None
         try:
             if not self.is_in_place:
-                return ast.parse(b"(" + text + b")", mode="eval").body
-            statement = ast.parse(text).body[0]
+                return syntax_tree(b"(" + text + b")", mode="eval").body
+            statement = syntax_tree(text).body[0]
             return statement.target if isinstance(statement, ast.AugAssign) else None
         except (SyntaxError, ValueError, IndexError):
             return None  # the file has changed since it was imported

@@ -340,12 +340,7 @@ class _Survey:
         is_own = code.co_filename.startswith(OWN_PLACE)
         is_first, self._is_first = self._is_first, False
         if is_own or (not is_first and is_of_library(code.co_filename)):
-            # Only what it was made with: the function that a decorator was given.
-            for cell in cells.values():
-                value = contents_of(cell)
-                for made_with in value.values() if isinstance(value, dict) else (value,):
-                    if callable(made_with):
-                        self.follow(made_with)
+            self._follow_made_with([contents_of(cell) for cell in cells.values()])
             return
         own = self._name(function)
         self._require(f"{own}.__code__ is {self._name(code)}")
@@ -359,6 +354,20 @@ class _Survey:
             self._find(receiver)
         for name in named.modules:
             self._find_module(imported_module(name, function.__globals__))
+        self._look_at_places(function, receiver, named, cells)
+
+    def _follow_made_with(self, values: Iterable[Any]) -> None:
+        """What a function of a library was made with: the function that a decorator was given."""
+        for value in values:
+            for made_with in value.values() if isinstance(value, dict) else (value,):
+                if callable(made_with):
+                    self.follow(made_with)
+
+    def _look_at_places(
+        self, function: types.FunctionType, receiver: Any, named: Named, cells: dict[str, Any]
+    ) -> None:
+        """Look at what is in the variables that a function names."""
+        code = function.__code__
         first = code.co_varnames[0] if receiver is not UNASSIGNED and code.co_argcount else None
         for place in named.places:
             if self.is_full():

@@ -33,9 +33,9 @@ from numba_grad.graph.walk import (
 )
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import placed
-from numba_grad.transforms.call import CallTarget, has_rules
+from numba_grad.transforms.call_target import CallTarget, has_rules
 from numba_grad.transforms.loop_sizes import puts_arrays_together
-from numba_grad.transforms.repeated_views import without_repeated_views
+from numba_grad.transforms.rewrites.repeated_views import without_repeated_views
 
 
 class Traced(NamedTuple):
@@ -104,7 +104,7 @@ def traced(
         recorded = in_order_of_recording(toposort(outputs))
         recorded = without_repeated_views(recorded, outputs)
         if puts_arrays_together(recorded):
-            shared = imported("numba_grad.transforms.shared_with_neighbours")
+            shared = imported("numba_grad.transforms.rewrites.shared_with_neighbours")
             shared.with_shared_with_neighbours(recorded, outputs)
     target = known_body(CallTarget(name or name_of(f), [*arguments, *own], outputs))
     communicators = [communicator for communicator, _ in scope.said.values()]

@@ -24,7 +24,7 @@ from numba_grad.frontend.loops_and_branches.bodies import (
 from numba_grad.graph.node import Node, argument
 from numba_grad.graph.types import array_type
 from numba_grad.ops.families import cast
-from numba_grad.transforms.branches import branch, with_common_arguments
+from numba_grad.transforms.control_flow.branches import branch, with_common_arguments
 
 __all__ = ["cond", "switch"]
 
@@ -186,7 +186,7 @@ def _switch(
     if not first.target.outputs:
         return trees.unflatten(first.structure, [])
     operands_of_all = [*given, *captured]
-    elements = imported("numba_grad.transforms.elements_of_branches")
+    elements = imported("numba_grad.transforms.control_flow.elements_of_branches")
     targets, inputs, written = elements.with_elements_apart(targets, operands_of_all, known_body)
     results = elements.put_back(branch(index, targets, inputs), written)
     return trees.unflatten(first.structure, map(wrap, results))

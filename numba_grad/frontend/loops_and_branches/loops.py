@@ -48,8 +48,8 @@ from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.walk import is_traced, toposort
 from numba_grad.ops.families import cast
 from numba_grad.runtime.progress import label_in
-from numba_grad.transforms.call import CallTarget
-from numba_grad.transforms.loops import loop
+from numba_grad.transforms.call_target import CallTarget
+from numba_grad.transforms.control_flow.loops import loop
 
 __all__ = ["fori_loop", "map", "scan"]
 
@@ -201,7 +201,7 @@ def _loop(
     by_index = None
     if not reverse and body.derived("has indices", lambda: _has_indices(body.outputs)):
         # Imported when it is needed: most loops index nothing.
-        module = imported("numba_grad.transforms.rows_by_index")
+        module = imported("numba_grad.transforms.control_flow.rows_by_index")
         by_index = module.rows_by_index(body, carried, sequences, constants, length)
     if by_index is not None:
         values_asked_for(*by_index.decided)

@@ -31,8 +31,8 @@ from numba_grad.frontend.loops_and_branches.memory_budgets import (
 from numba_grad.frontend.loops_and_branches.progress_bars import Progress, name_of_body
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.immutable import immutable
-from numba_grad.transforms.while_loops import most_steps
-from numba_grad.transforms.while_loops import while_loop as while_loop_of_nodes
+from numba_grad.transforms.control_flow.while_loops import most_steps
+from numba_grad.transforms.control_flow.while_loops import while_loop as while_loop_of_nodes
 
 __all__ = ["while_loop"]
 

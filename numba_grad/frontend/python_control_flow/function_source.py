@@ -9,6 +9,7 @@ import types
 from dataclasses import dataclass
 
 from numba_grad.errors import TracingError, explain
+from numba_grad.syntax_trees import syntax_tree
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -63,7 +64,7 @@ def _not_found(function: types.FunctionType, reason: str) -> str:
 @functools.lru_cache(maxsize=16)
 def _functions_in(text: str) -> tuple[FunctionSource, ...]:
     found: list[FunctionSource] = []
-    pending: list[tuple[ast.AST, str | None]] = [(ast.parse(text), None)]
+    pending: list[tuple[ast.AST, str | None]] = [(syntax_tree(text), None)]
     while pending:
         node, class_name = pending.pop()
         if isinstance(node, Function):

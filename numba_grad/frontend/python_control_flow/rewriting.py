@@ -48,6 +48,11 @@ _OF_VALUES = {
     "int": "number",
     "round": "number",
 }
+# Whose functions call the functions that they are given, as `functools.reduce(step, rows)`.
+_OF_FUNCTIONS = {"builtins", "functools", "_functools", "itertools", "numpy", "numba_grad"}
+# Python's of these, and the two of ours that read the text or the code of what they are given.
+_OF_FUNCTIONS_IN_PYTHON = {"map", "filter", "sorted", "max", "min"}
+_OF_TEXT = {"jit", "differentiable"}
 # Of whose argument an element is left out if one that changes nothing is in its place.
 _OF_ELEMENTS = {"sum", "any", "all"}
 _COMPARISONS = {
@@ -128,6 +133,9 @@ class _DecisionsOf(Decisions):
         own = f
         if type(f) is type and f.__new__ is object.__new__:
             return self._maker(f)
+        if type(f) is functools.partial:
+            called = self.callee(f.func)
+            return f if called is f.func else functools.partial(called, *f.args, **f.keywords)
         if type(f) is types.MethodType:
             own = f.__func__
         elif type(f) is not types.FunctionType:
@@ -145,6 +153,13 @@ class _DecisionsOf(Decisions):
         if innermost_site() and _is_running(code):
             return f
         return with_control_flow(f)
+
+    def given(self, f: Any, x: Any) -> Any:
+        """What a call of `f` gets in place of its argument `x`: a function that it is to call."""
+        if not callable(x) or getattr(f, "__name__", "") in _OF_TEXT:
+            return x
+        module = getattr(f, "__module__", None) or ""
+        return self.callee(x) if module.partition(".")[0] in _OF_FUNCTIONS else x
 
     def _maker(self, cls: type) -> Any:
         """What is to be called in place of a class: its `__init__` is a function, too."""
@@ -609,6 +624,10 @@ class _Function(ast.NodeTransformer):
             return node
         if isinstance(node.func, ast.Name) and node.func.id in self._context.of_elements:
             _with_conditions_in_elements(node, node.func.id)
+        if _may_call_arguments(node.func):
+            node.args = [self._given(node.func, x) for x in node.args]
+            for keyword in node.keywords:
+                keyword.value = self._given(node.func, keyword.value)
         self.generic_visit(node)
         is_super = isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args
         if is_super and self._depth and self._first_argument:  # which a part lacks
@@ -622,6 +641,20 @@ class _Function(ast.NodeTransformer):
         if not hasattr(builtins, name):
             node.func = self._call(node.func, "callee", [node.func])
         return node
+
+    def _given(self, f: ast.expr, argument: ast.expr) -> ast.expr:
+        if not isinstance(argument, ast.Name | ast.Attribute):
+            return argument  # a lambda is rewritten where it stands
+        return self._call(argument, "given", [copy.deepcopy(f), argument])
+
+
+def _may_call_arguments(f: ast.expr) -> bool:
+    """Whether `f` is a name, which may be read twice, and not of a function of Python's that calls
+    nothing."""
+    while isinstance(f, ast.Attribute):
+        f = f.value
+    is_name = isinstance(f, ast.Name)
+    return is_name and (f.id in _OF_FUNCTIONS_IN_PYTHON or not hasattr(builtins, f.id))
 
 
 def _with_conditions_in_elements(call: ast.Call, name: str) -> None:

@@ -6,13 +6,14 @@ needed of the ufunc is that it is associative.
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from numba_grad.autograd import views
 from numba_grad.dtypes import BOOL, INT64, can_cast
 from numba_grad.errors import DTypeError, ShapeError, explain
+from numba_grad.fresh_thread import imported
 from numba_grad.frontend.functions import nans, reductions, scans
 from numba_grad.frontend.functions.indexing import index_of_nodes, mask_value
 from numba_grad.frontend.functions.reductions import Axis, kept, mask_like
@@ -26,7 +27,6 @@ from numba_grad.frontend.inputs.arrays import (
     value_of,
     wrap,
 )
-from numba_grad.frontend.tensors.associative_folds import Join, folded_segments, folded_up_to_each
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import as_dtype, normalize_axes, reduced_axes
@@ -34,6 +34,9 @@ from numba_grad.ops.families import broadcast_to, cast, full, loop_dtypes, place
 from numba_grad.ops.index_expressions import add_at_index, assign_index, fit, take_index
 from numba_grad.ops.indexing import scatter_add
 from numba_grad.ops.movement import inverse_permutation
+
+if TYPE_CHECKING:
+    from numba_grad.frontend.tensors.associative_folds import Join
 
 Function = Callable[..., Any]
 
@@ -144,7 +147,7 @@ _reductions: dict[np.ufunc, Callable[[Node, tuple[int, ...]], Node]] = {
 }
 
 
-def _reduction(ufunc: np.ufunc, join: Join) -> Function:
+def _reduction(ufunc: np.ufunc, join: "Join") -> Function:
     name = f"{ufunc.__name__}.reduce"
     reduced = _reductions[ufunc]
 
@@ -235,8 +238,12 @@ def _one_axis(operation: str, axis: Axis, x: Node) -> int:
     return axes[0]
 
 
-def _scan(ufunc: np.ufunc, join: Join) -> Function:
-    return lambda x, axis: wrap(folded_up_to_each(join, _as_joined(ufunc, x), axis))
+def _scan(ufunc: np.ufunc, join: "Join") -> Function:
+    def scanned(x: Node, axis: int) -> Any:
+        folds = imported("numba_grad.frontend.tensors.associative_folds")
+        return wrap(folds.folded_up_to_each(join, _as_joined(ufunc, x), axis))
+
+    return scanned
 
 
 def _parity_up_to_each(x: Node, axis: int) -> Any:
@@ -331,7 +338,8 @@ def _joined_segments(ufunc: np.ufunc, function: Function, x: Node, counts: np.nd
     for products, whose gradients by rows are nan beside an infinity.
     """
     if not _are_alike(counts) or ufunc is np.multiply:
-        return folded_segments(_join(function), x, counts)
+        folds = imported("numba_grad.frontend.tensors.associative_folds")
+        return folds.folded_segments(_join(function), x, counts)
     longest = int(counts.max(initial=1))
     within = np.arange(longest)
     first = np.cumsum(counts) - counts

@@ -44,6 +44,7 @@ from numba_grad.compiler.scalar_expressions import (
 from numba_grad.dtypes import is_storage_only
 from numba_grad.errors import InternalError
 from numba_grad.runtime.plan import Grid, Tasks
+from numba_grad.syntax_trees import syntax_tree
 
 FLOAT64 = np.dtype(np.float64)
 # Of the scratch memory of a stack.
@@ -91,7 +92,7 @@ def _kinds(step: LibraryStep) -> tuple[bool, ...]:
 def _named_words(source: str) -> dict[str, int]:
     """Names of words: `name = words[5]`."""
     found = {}
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(syntax_tree(source)):
         match node:
             case ast.Assign(
                 [ast.Name(name)], ast.Subscript(ast.Name("words"), ast.Constant(int() as number))
@@ -120,7 +121,7 @@ class _Pointer:
 class _Translation(KernelExpressions):
     def __init__(self, source: str, are_errors: tuple[bool, ...]) -> None:
         super().__init__()
-        (function,) = ast.parse(source).body
+        (function,) = syntax_tree(source).body
         assert isinstance(function, ast.FunctionDef)
         self.names = [f"word{k}" for k in range(len(are_errors))]
         self.types = ["int64"] * len(are_errors)
@@ -151,7 +152,7 @@ class _Translation(KernelExpressions):
                 assert ", ".join(map(ast.unparse, bounds)) in ("lo, hi", "lo, hi, 1")
                 self.variables[name] = INT64
                 if name != "task":
-                    body = [ast.parse(f"{name} = task").body[0], *body]
+                    body = [syntax_tree(f"{name} = task").body[0], *body]
                     self.variables["task"] = INT64
                 return before, body
         raise InternalError("translation: no loop over tasks at the end of a kernel")

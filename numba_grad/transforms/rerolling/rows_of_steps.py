@@ -1,0 +1,132 @@
+"""Rows that the steps of a loop read and leave: those of an array, all at once, and those of what
+they have left, one by one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from numba_grad.graph.node import OPS, Node, leaf, record
+from numba_grad.immutable import NamedTuple
+from numba_grad.ops.families import reshape
+from numba_grad.ops.movement import region_params, slice_params
+from numba_grad.transforms.rerolling.assigned_rows import RowPart
+
+_HIGHEST_BLOCK = 16  # of rows, which overlap those of the next step or leave out some
+_SLICE, _CONCATENATE = OPS["slice"], OPS["concatenate"]
+_FLIP = OPS["flip"]
+
+
+def rows_in_front(x: Node, params: Mapping[str, Any], axis: int) -> tuple[Node, Mapping[str, Any]]:
+    """An array, and the params of a slice of it, with the axis of rows as the first one."""
+    if not axis:
+        return x, params
+    axes = (axis, *range(axis), *range(axis + 1, len(x.shape)))
+    names = ("starts", "sizes", "steps")
+    moved = {name: tuple([params[name][k] for k in axes]) for name in names}
+    return record(OPS["transpose"], (x,), {"axes": axes}), moved
+
+
+def elements_of(x: Node) -> tuple[Node, Mapping[str, Any]]:
+    """All elements of an array as rows, and the params of a slice of one of them."""
+    return reshape(x, (x.type.size,)), {"starts": (0,), "sizes": (1,), "steps": (1,)}
+
+
+def rows_along(rows: Node, axis: int) -> Node:
+    """Rows that lie along the first axis, along another one."""
+    if not axis:
+        return rows
+    axes = (*range(1, axis + 1), 0, *range(axis + 1, len(rows.shape)))
+    return record(OPS["transpose"], (rows,), {"axes": axes})
+
+
+def any_rows(x: Node, params: Mapping[str, Any], starts: np.ndarray) -> Node | None:
+    """Slices as the one of these params, but of these rows."""
+    height, *sizes = params["sizes"]
+    if height > 1:
+        return None
+    rows = OPS["gather"](x, leaf(starts.copy()), checked=False)
+    part = region_params((0, *params["starts"][1:]), (1, *params["steps"][1:]))
+    return record(_SLICE, (rows,), {**part, "sizes": (len(starts), *sizes)})
+
+
+def picked_row(x: Node, params: Mapping[str, Any], row: Node) -> Node:
+    """The slice of these params, but of the row that is told."""
+    _, *sizes = params["sizes"]
+    picked = OPS["gather"](x, row, checked=False)
+    part = region_params(params["starts"][1:], params["steps"][1:])
+    return record(_SLICE, (picked,), {**part, "sizes": tuple(sizes)}) if sizes else picked
+
+
+def blocks(x: Node, params: Mapping[str, Any], first: int, move: int, count: int) -> Node | None:
+    """`count` slices as the one of these params, the first of which begins at the row `first`, and
+    each `move` rows after the one before. None where these would be many slices."""
+    height, *sizes = params["sizes"]
+    others = params["starts"][1:], params["steps"][1:]
+
+    def rows(start: int, length: int, step: int) -> Node:
+        starts, steps = ((value, *rest) for value, rest in zip((start, step), others, strict=True))
+        return record(_SLICE, (x,), {"starts": starts, "sizes": (length, *sizes), "steps": steps})
+
+    if height == 1:
+        return rows(first, count, move)
+    shape = (count, height, *sizes)
+    if height == move:
+        return reshape(rows(first, count * height, 1), shape)
+    if height > _HIGHEST_BLOCK:
+        return None
+    parts = [reshape(rows(first + k, count, move), (count, 1, *sizes)) for k in range(height)]
+    return record(_CONCATENATE, tuple(parts), {"axis": 1})
+
+
+def flipped(rows: Node) -> Node:
+    return _FLIP(rows, axes=(0,))
+
+
+class RowsOfPlace(NamedTuple):
+    """What a place of a step has left: of step `k` the row `first + k * stride` of `stack`. Passes
+    of a loop inside of the steps leave rows side by side."""
+
+    stack: Node
+    first: int = 0
+    stride: int = 1
+
+    def row(self, step: int) -> int:
+        return self.first + step * self.stride
+
+    def of_all_steps(self, count: int) -> Node:
+        if self.stride == 1:
+            return self.stack
+        rest = self.stack.shape[1:]
+        starts, steps = (self.first, *(0 for _ in rest)), (self.stride, *(1 for _ in rest))
+        params = {"starts": starts, "sizes": (count, *rest), "steps": steps}
+        return record(_SLICE, (self.stack,), params)
+
+
+def row_of(stack: Node, step: int) -> Node:
+    rest = len(stack.shape) - 1
+    params = slice_params(
+        (step, *(0,) * rest), (1, *stack.shape[1:]), (1,) * (rest + 1), dropped=(0,)
+    )
+    return record(_SLICE, (stack,), params)
+
+
+def rows_of(stack: Node, first: int, count: int, axis: int) -> Node:
+    """Some rows, along an axis."""
+    rest = stack.shape[1:]
+    x = stack
+    if count < stack.shape[0]:
+        starts = (first, *(0 for _ in rest))
+        steps = tuple(1 for _ in stack.shape)
+        x = record(_SLICE, (x,), {"starts": starts, "sizes": (count, *rest), "steps": steps})
+    return rows_along(x, axis)
+
+
+def as_read_again(node: Node, rows: Sequence[Node], part: RowPart | None = None) -> Node:
+    """What a read of rows gives, of what was assigned to them, or of a part of that."""
+    x = rows[0] if len(rows) == 1 else record(_CONCATENATE, tuple(rows), {"axis": 0})
+    if part is not None:
+        starts, sizes, steps = part.of_rows(0, 1, 1)
+        x = record(_SLICE, (x,), {"starts": starts, "sizes": sizes, "steps": steps})
+    x = reshape(x, node.shape)
+    return x if node.requires_grad else OPS["detach"](x)
