@@ -66,6 +66,42 @@ def test_nothing_is_copied_for_each_pair(name):
     assert any("# transpose: float64, 2-d" in source for source in found)
 
 
+WINDOWS = {
+    "means": lambda w: np.tanh(w.mean(axis=-1)),
+    "variances": lambda w: w.var(axis=-1),
+    "largest": lambda w: w.max(axis=-1),
+    "logarithms of sums": lambda w: np.log(np.sum(np.exp(w - w[..., 2:3]), axis=-1)),
+    "differences": lambda w: np.sin(w[..., 1:] - w[..., :-1]),
+    "weighted": lambda w: np.sum(np.sin(w * np.arange(1.0, 7.0)), axis=-1),
+}
+
+
+@pytest.mark.thorough(every=3)
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows(name):
+    x = RNG.normal(size=50)
+
+    def rows(x):
+        return x[np.arange(45)[:, None] + np.arange(6)]
+
+    check(lambda x: WINDOWS[name](np.lib.stride_tricks.sliding_window_view(x, 6)), x, rtol=1e-11)
+    check(lambda x: WINDOWS[name](rows(x)), x, rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["variances", "largest"])
+def test_windows_along_two_axes(name):
+    image = RNG.normal(size=(20, 23))
+
+    def both(x):
+        windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3))
+        f = getattr(np, {"variances": "var", "largest": "max"}[name])
+        return f(np.tanh(windows), axis=(2, 3)) + f(windows * windows[..., :1], axis=3)[..., 1]
+
+    check(both, image, rtol=1e-11)
+    gradient = ng.grad(lambda x: np.sum(both(x)))
+    assert not any("keep_scalar" in source for source in sources(gradient, image))
+
+
 def test_rows_that_are_read_once_stay():
     images = RNG.normal(size=(30, 21, 6))
     found = sources(ng.grad(lambda x, y: np.sum(np.tanh(x * y)), (0, 1)), images, Y)

@@ -1,58 +1,76 @@
-"""What loops over pairs compute of rows of components has these along its first axis.
+"""What loops compute of pairs of rows of components, or of windows, has these along its first axes.
 
-    np.sum((x[:, None] - y) ** 2, axis=-1)      with points x, y in 5 to 16 dimensions
+    np.sum((x[:, None] - y) ** 2, axis=-1)      with points x, y in 2 to 16 dimensions
     ->      np.sum((x.T[:, :, None] - y.T[:, None]) ** 2, axis=0)
 
 Vector code takes the same component of several points, which lie apart in memory. A loop over pairs
 reads each of them as often as there are points on the other side: so rows are stored as columns
 once (`Roots.are_columns_of_pairs`), rather than in blocks in each turn of the outer loop
-(`transposed_rows.py`). Of arrays of all pairs, which are read as often as they are stored, they are
-not.
+(`transposed_rows.py`), and so is what is computed of windows along an array. Arrays in memory that
+are as large as what is made of them stay: they are read as often as they would be stored.
 """
 
-from numba_grad.compiler.loop_nests.iteration_spaces import LONGEST_SHUFFLED, loop_axes
+import math
+
+from numba_grad.compiler.loop_nests.iteration_spaces import loop_axes
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS
+from numba_grad.compiler.passes.vector_products import is_made_of_smaller
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.walk import substitute, toposort
-from numba_grad.ops.families import reshape
+from numba_grad.immutable import NamedTuple
+from numba_grad.ops.families import broadcast_to, reshape
 
 _TRANSPOSE, _BROADCAST = OPS["transpose"], OPS["broadcast_to"]
 
 
+class _Moved(NamedTuple):
+    node: Node
+    components: int  # the number of its first axes, which were the last ones
+
+
 def components_first(outputs: list[Node]) -> list[Node]:
-    """`outputs`, with the components of pairs moved to the front."""
-    if not any(_has_pairs(node.shape) for node in toposort(outputs)):
+    """`outputs`, with the components of pairs and windows moved to the front."""
+    if not any(_components(node.shape) for node in toposort(outputs)):
         return outputs
-    moved: dict[Node, Node] = {}  # of a node, the same with its components first
+    moved: dict[Node, _Moved] = {}  # of a node, the same with its components first
 
     def change(node: Node) -> Node | None:
         if node.op.family == "reduction" and node.inputs[0] in moved:
-            is_arg = node.op.name in ARG_REDUCTIONS
-            return None if is_arg else _reduced(node, moved[node.inputs[0]])
-        if node.op.family != "elementwise" or not _has_pairs(node.shape):
+            return _reduced(node, moved[node.inputs[0]])
+        count = _components(node.shape)
+        if node.op.family != "elementwise" or not count:
             return None
         inputs = [_without_broadcast(x) for x in node.inputs]
-        if not any(x in moved or _rows(x, node) for x in inputs):
+        if not any(x in moved or _rows(x, node) or _are_windows(x) for x in inputs):
             return None
-        own = [_first(x, node, moved.get(x)) for x in inputs]
+        own = [_first(x, node, count, moved.get(x)) for x in inputs]
         first = tuple([x for x in own if x is not None])
         if len(first) < len(own):
             return None
         new = record(node.op, first, dict(node.params))
-        back = record(_TRANSPOSE, (new,), {"axes": (*range(1, len(new.shape)), 0)})
-        moved[back] = new
+        shape = node.shape[-count:] + node.shape[:-count]
+        if new.shape != shape:
+            new = broadcast_to(new, shape)
+        back = record(_TRANSPOSE, (new,), {"axes": _order(len(new.shape), len(new.shape) - count)})
+        moved[back] = _Moved(new, count)
         return back
 
     return substitute(outputs, {}, change)
 
 
-def _has_pairs(shape: tuple[int, ...]) -> bool:
-    """Whether there are loops over two axes or more, and the last one has components, which are
-    written out."""
-    if len(shape) < 3 or shape[-1] <= LONGEST_SHUFFLED:
-        return False
+def _components(shape: tuple[int, ...]) -> int:
+    """The number of last axes that are written out, beside loops over others, and would be as the
+    first ones: in small arrays they are not."""
     loops = loop_axes(shape)
-    return len(loops) > 1 and len(shape) - 1 not in loops
+    count = len(shape) - 1 - loops[-1] if loops else 0
+    if not count or math.prod(shape[-count:]) == 1:
+        return 0
+    return count if loop_axes(shape[-count:] + shape[:-count])[0] >= count else 0
+
+
+def _order(rank: int, count: int) -> tuple[int, ...]:
+    """The axes of an array, the last few first."""
+    return (*range(rank - count, rank), *range(rank - count))
 
 
 def _without_broadcast(x: Node) -> Node:
@@ -72,25 +90,38 @@ def _lengths(x: Node) -> list[int]:
     return [n for n in x.shape if n != 1]
 
 
-def _first(x: Node, user: Node, moved: Node | None) -> Node | None:
-    """`x` with the last of the user's axes moved to the front; None if it is an array of pairs, or
-    of more axes, in memory."""
-    *other, last = (1,) * (len(user.shape) - len(x.shape)) + x.shape
+def _are_windows(x: Node) -> bool:
+    """Whether it is parts of smaller arrays, side by side along its last axes."""
+    return x.op.family == "movement" and _components(x.shape) > 0 and is_made_of_smaller(x)
+
+
+def _first(x: Node, user: Node, count: int, moved: _Moved | None) -> Node | None:
+    """`x` with the last axes of its user moved to the front; None if it is in memory in another
+    order."""
+    shape = (1,) * (len(user.shape) - len(x.shape)) + x.shape
+    other, last = shape[:-count], shape[-count:]
     rows = _rows(x, user)
-    if moved is not None:
-        x = moved
-    elif rows is not None:
-        x = record(_TRANSPOSE, (rows,), {"axes": (1, 0)})
-    elif last not in (1, x.type.size):
+    if moved is not None and moved.components == count:
+        return reshape(moved.node, last + other)
+    if rows is not None and count == 1:
+        return reshape(record(_TRANSPOSE, (rows,), {"axes": (1, 0)}), last + other)
+    if math.prod(other) == 1 or math.prod(last) == 1:
+        return reshape(x, last + other)
+    if moved is None and not _are_windows(x):
         return None
-    return reshape(x, (last, *other))
+    return record(_TRANSPOSE, (reshape(x, shape),), {"axes": _order(len(shape), count)})
 
 
-def _reduced(node: Node, x: Node) -> Node:
-    """The reduction of what has become `x`."""
-    last = len(x.shape) - 1
-    axes = tuple([0 if axis == last else axis + 1 for axis in node.params["axes"]])
+def _reduced(node: Node, moved: _Moved) -> Node | None:
+    """The reduction of what has been moved."""
+    if node.op.name in ARG_REDUCTIONS:
+        return None
+    x, count = moved
+    order = _order(len(x.shape), count)
+    axes = [order.index(axis) for axis in node.params["axes"]]
     result = record(node.op, (x,), dict(node.params) | {"axes": tuple(sorted(axes))})
-    if 0 in axes or len(result.shape) == 1:
+    left = sum(axis not in axes for axis in range(count))
+    rank = len(result.shape)
+    if left in (0, rank):
         return result
-    return record(_TRANSPOSE, (result,), {"axes": (*range(1, len(result.shape)), 0)})
+    return record(_TRANSPOSE, (result,), {"axes": _order(rank, rank - left)})
