@@ -121,3 +121,16 @@ def test_pairs_are_computed_once_where_they_are_symmetric():
     gradient = ng.grad(MADE_OF_PAIRS["a form"], (0, 1))
     kernels = ng.jit(gradient).lower(x, v).kernels
     assert sum(kernel.source.count("exp(") for kernel in kernels) == 1
+
+
+def test_what_several_products_are_made_of_is_computed_once(monkeypatch):
+    monkeypatch.setattr(vector_products, "LEAST_ELEMENTS", 1 << 20)
+    rng = np.random.default_rng(1)
+    a, x, v = rng.normal(size=(20, 20)), rng.normal(size=(20, 2)), rng.normal(size=20)
+
+    def f(a, x, v):
+        solution = np.linalg.solve(a, pairs(x) @ v)
+        return (pairs(2.0 * x) @ solution) * (pairs(3.0 * x) @ solution)
+
+    lowered = ng.jit(f).lower(a, x, v)
+    assert sum(kernel.count for kernel in lowered.kernels if "solve" in kernel.name) == 1

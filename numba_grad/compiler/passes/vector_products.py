@@ -10,7 +10,7 @@ stored then, and outer products of which something is computed, as the gradient 
 from collections.abc import Mapping, Sequence
 
 from numba_grad.graph.node import OPS, Node, record
-from numba_grad.graph.walk import substitute, toposort, users
+from numba_grad.graph.walk import rebuilt, toposort, users
 from numba_grad.ops.families import broadcast_to, reshape
 
 # Elements of the matrix: smaller ones stay in the caches, where the library is faster.
@@ -28,12 +28,16 @@ def vector_products(outputs: list[Node]) -> list[Node]:
     outer = {node for node in order if _is_outer_product(node, users_of)}
     if not sums and not outer:
         return outputs
-    replacement: dict[Node, Node] = {}
+    done: dict[Node, Node] = {}
     for node in order:
-        if node in sums or node in outer:
-            x, y = substitute(node.inputs, replacement)
-            replacement[node] = _as_sum(x, y) if node in sums else record(OPS["multiply"], (x, y))
-    return substitute(outputs, replacement)
+        inputs = tuple([done[x] for x in node.inputs])
+        if node in sums:
+            done[node] = _as_sum(*inputs)
+        elif node in outer:
+            done[node] = record(OPS["multiply"], inputs)
+        else:
+            done[node] = node if inputs == node.inputs else rebuilt(node, inputs, done)
+    return [done[node] for node in outputs]
 
 
 def _is_product(node: Node) -> bool:
