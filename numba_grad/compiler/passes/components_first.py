@@ -14,7 +14,6 @@ import math
 
 from numba_grad.compiler.loop_nests.iteration_spaces import loop_axes
 from numba_grad.compiler.loop_nests.reductions import ARG_REDUCTIONS
-from numba_grad.compiler.passes.vector_products import is_made_of_smaller
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.walk import substitute, toposort
 from numba_grad.immutable import NamedTuple
@@ -32,18 +31,36 @@ def components_first(outputs: list[Node]) -> list[Node]:
     """`outputs`, with the components of pairs and windows moved to the front."""
     if not any(_components(node.shape) for node in toposort(outputs)):
         return outputs
-    moved: dict[Node, _Moved] = {}  # of a node, the same with its components first
+    return substitute(outputs, {}, _Moves().change)
 
-    def change(node: Node) -> Node | None:
+
+class _Moves:
+    def __init__(self) -> None:
+        self.moved: dict[Node, _Moved] = {}  # of a node, the same with its components first
+        # Elements of the largest array in memory that a node is made of.
+        self.largest: dict[Node, int] = {}
+
+    def change(self, node: Node) -> Node | None:
+        """What a rebuilt node is changed to."""
+        found = self.moved_of(node)
+        self.largest[node] = node.type.size
+        if node.inputs and node.op.family in ("elementwise", "movement", "reduction"):
+            self.largest[node] = max([self.largest_source(x) for x in node.inputs])
+        if found is not None:
+            self.largest[found] = self.largest[node]
+        return found
+
+    def moved_of(self, node: Node) -> Node | None:
+        moved = self.moved
         if node.op.family == "reduction" and node.inputs[0] in moved:
             return _reduced(node, moved[node.inputs[0]])
         count = _components(node.shape)
         if node.op.family != "elementwise" or not count:
             return None
         inputs = [_without_broadcast(x) for x in node.inputs]
-        if not any(x in moved or _rows(x, node) or _are_windows(x) for x in inputs):
+        if not any(x in moved or _rows(x, node) or self.are_windows(x) for x in inputs):
             return None
-        own = [_first(x, node, count, moved.get(x)) for x in inputs]
+        own = [self.first(x, node, count) for x in inputs]
         first = tuple([x for x in own if x is not None])
         if len(first) < len(own):
             return None
@@ -55,7 +72,29 @@ def components_first(outputs: list[Node]) -> list[Node]:
         moved[back] = _Moved(new, count)
         return back
 
-    return substitute(outputs, {}, change)
+    def are_windows(self, x: Node) -> bool:
+        """Whether it is parts of smaller arrays, side by side along its last axes."""
+        is_moved = x.op.family == "movement" and _components(x.shape) > 0
+        return is_moved and self.largest_source(x) < x.type.size
+
+    def largest_source(self, x: Node) -> int:
+        return self.largest.get(x) or x.type.size
+
+    def first(self, x: Node, user: Node, count: int) -> Node | None:
+        """`x` with the last axes of its user moved to the front; None if it is in memory in another
+        order."""
+        shape = (1,) * (len(user.shape) - len(x.shape)) + x.shape
+        other, last = shape[:-count], shape[-count:]
+        rows, moved = _rows(x, user), self.moved.get(x)
+        if moved is not None and moved.components == count:
+            return reshape(moved.node, last + other)
+        if rows is not None and count == 1:
+            return reshape(record(_TRANSPOSE, (rows,), {"axes": (1, 0)}), last + other)
+        if math.prod(other) == 1 or math.prod(last) == 1:
+            return reshape(x, last + other)
+        if moved is None and not self.are_windows(x):
+            return None
+        return record(_TRANSPOSE, (reshape(x, shape),), {"axes": _order(len(shape), count)})
 
 
 def _components(shape: tuple[int, ...]) -> int:
@@ -88,28 +127,6 @@ def _rows(x: Node, user: Node) -> Node | None:
 
 def _lengths(x: Node) -> list[int]:
     return [n for n in x.shape if n != 1]
-
-
-def _are_windows(x: Node) -> bool:
-    """Whether it is parts of smaller arrays, side by side along its last axes."""
-    return x.op.family == "movement" and _components(x.shape) > 0 and is_made_of_smaller(x)
-
-
-def _first(x: Node, user: Node, count: int, moved: _Moved | None) -> Node | None:
-    """`x` with the last axes of its user moved to the front; None if it is in memory in another
-    order."""
-    shape = (1,) * (len(user.shape) - len(x.shape)) + x.shape
-    other, last = shape[:-count], shape[-count:]
-    rows = _rows(x, user)
-    if moved is not None and moved.components == count:
-        return reshape(moved.node, last + other)
-    if rows is not None and count == 1:
-        return reshape(record(_TRANSPOSE, (rows,), {"axes": (1, 0)}), last + other)
-    if math.prod(other) == 1 or math.prod(last) == 1:
-        return reshape(x, last + other)
-    if moved is None and not _are_windows(x):
-        return None
-    return record(_TRANSPOSE, (reshape(x, shape),), {"axes": _order(len(shape), count)})
 
 
 def _reduced(node: Node, moved: _Moved) -> Node | None:

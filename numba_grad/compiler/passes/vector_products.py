@@ -60,7 +60,7 @@ def _is_computed_for_vectors(x: Node, users_of: _Users) -> bool:
     vectors."""
     while x.op.name == "transpose":
         (x,) = x.inputs
-    if x.op.family != "elementwise" or 1 in x.shape or not is_made_of_smaller(x):
+    if x.op.family != "elementwise" or 1 in x.shape or not _is_made_of_smaller(x):
         return False
     readers = [*users_of[x]]
     for reader in readers:  # which grows
@@ -70,7 +70,7 @@ def _is_computed_for_vectors(x: Node, users_of: _Users) -> bool:
     return all(_is_product(reader) and 1 in reader.shape for reader in others)
 
 
-def is_made_of_smaller(x: Node) -> bool:
+def _is_made_of_smaller(x: Node) -> bool:
     """Whether it is made of arrays that take less memory, as all pairs of some points."""
     made = [x]
     seen = {x}
