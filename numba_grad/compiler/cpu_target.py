@@ -11,6 +11,7 @@ from numba_grad.compiler.fusion.costs import Costs
 from numba_grad.compiler.library_kernels.calls import grain_for
 from numba_grad.compiler.loop_nests.kernel_ir import LoopNest
 from numba_grad.compiler.loop_nests.loop_cuts import fewest_blocks
+from numba_grad.compiler.passes.components_first import components_first
 from numba_grad.compiler.passes.half_products import half_products
 from numba_grad.compiler.passes.of_every_target import PASSES, PRODUCTS
 from numba_grad.compiler.steps import library_steps
@@ -90,7 +91,11 @@ def _built(sources: Sequence[str]) -> list[build.LoadedKernel]:
 TARGET = Target(
     name="cpu",
     # First, so that equal casts become one. cuBLAS has such products.
-    passes=(GraphPass("half products", half_products, PRODUCTS), *PASSES),
+    passes=(
+        GraphPass("half products", half_products, PRODUCTS),
+        *PASSES,
+        GraphPass("components first", components_first),
+    ),
     costs=COSTS,
     reduction_blocks=reduction_blocks,
     kernel_step=kernel_step,

@@ -71,3 +71,66 @@ def test_small_matrices_go_to_the_library(monkeypatch):
     a, v = operands()
     lowered = ng.jit(lambda a, v: a @ v - 3.0).lower(a, v)
     assert any("matmul" in kernel.name for kernel in lowered.kernels)
+
+
+def pairs(x):
+    return np.exp(-np.sum((x[:, None] - x) ** 2, axis=-1))
+
+
+MADE_OF_PAIRS = {
+    "weights": lambda x, v: np.sum(np.sin(pairs(x) @ v)),
+    "a form": lambda x, v: v @ (pairs(x) @ v),
+    "from both sides": lambda x, v: v @ pairs(x) @ v,
+    "by einsum": lambda x, v: np.einsum("i,ij,j->", v, pairs(x), v),
+    "not symmetric": lambda x, v: v @ np.tanh(x[:, :1] - 2.0 * x[:, 1]) @ np.cos(v),
+    "products of points": lambda x, v: v @ (np.exp(-np.sum(x**2, 1) - x @ x.T) @ v),
+}
+
+
+@pytest.mark.parametrize("name", MADE_OF_PAIRS)
+def test_a_matrix_that_is_computed_for_a_product_is_not_stored(name, monkeypatch):
+    monkeypatch.setattr(vector_products, "LEAST_ELEMENTS", 1 << 20)
+    f = MADE_OF_PAIRS[name]
+    x, v = np.random.default_rng(1).normal(size=(70, 2)), np.linspace(-1.0, 1.0, 70)
+    found = ng.jit(ng.value_and_grad(f, (0, 1)))
+    value, gradients = found(x, v)
+    np.testing.assert_allclose(value, f(x, v), rtol=1e-12)
+    with ng.configure(engine="reference"):
+        expected = ng.grad(f, (0, 1))(x, v)
+    for own, other in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(own, np.asarray(other), rtol=1e-10, atol=1e-12)
+    assert not any("matmul" in kernel.name for kernel in found.lower(x, v).kernels)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, a, v: np.sum(np.tanh((a * a) @ v)),  # of a matrix in memory
+        lambda x, a, v: np.sum((pairs(x) @ a) @ v),  # a product of matrices
+    ],
+)
+def test_other_products_stay(f, monkeypatch):
+    monkeypatch.setattr(vector_products, "LEAST_ELEMENTS", 1 << 20)
+    rng = np.random.default_rng(1)
+    args = rng.normal(size=(60, 2)), rng.normal(size=(60, 60)), rng.normal(size=60)
+    assert any("matmul" in kernel.name for kernel in ng.jit(f).lower(*args).kernels)
+
+
+def test_pairs_are_computed_once_where_they_are_symmetric():
+    x, v = np.random.default_rng(1).normal(size=(60, 2)), np.linspace(-1.0, 1.0, 60)
+    gradient = ng.grad(MADE_OF_PAIRS["a form"], (0, 1))
+    kernels = ng.jit(gradient).lower(x, v).kernels
+    assert sum(kernel.source.count("exp(") for kernel in kernels) == 1
+
+
+def test_what_several_products_are_made_of_is_computed_once(monkeypatch):
+    monkeypatch.setattr(vector_products, "LEAST_ELEMENTS", 1 << 20)
+    rng = np.random.default_rng(1)
+    a, x, v = rng.normal(size=(20, 20)), rng.normal(size=(20, 2)), rng.normal(size=20)
+
+    def f(a, x, v):
+        solution = np.linalg.solve(a, pairs(x) @ v)
+        return (pairs(2.0 * x) @ solution) * (pairs(3.0 * x) @ solution)
+
+    lowered = ng.jit(f).lower(a, x, v)
+    assert sum(kernel.count for kernel in lowered.kernels if "solve" in kernel.name) == 1

@@ -87,6 +87,23 @@ def test_singular_matrices_are_named(n, dtype):
         ng.linalg.cholesky(np.zeros((n, n), dtype)).numpy()
 
 
+@pytest.mark.parametrize(
+    "f", [np.linalg.inv, lambda a: np.linalg.solve(a, a[:, :, :1]), np.linalg.cholesky]
+)
+def test_one_of_many_is_singular(f):
+    """They are vector code, which goes on with the others."""
+    a = stack("float64", 100, 3, 3)
+    a = a @ a.swapaxes(1, 2) + np.eye(3)
+    compiled = ng.jit(lambda a: f(a))
+    assert_close(compiled(a), f(a), digits=10)
+    assert not any("continue" in kernel.source for kernel in compiled.lower(a).kernels)
+    for number in (0, 37, 99):
+        bad = a.copy()
+        bad[number] = -np.ones((3, 3))
+        with pytest.raises(np.linalg.LinAlgError, match=rf"\b{number}\b"):
+            np.asarray(compiled(bad))
+
+
 def test_zeros_and_nan():
     zero = np.zeros((3, 3))
     assert ng.linalg.det(zero).item() == 0

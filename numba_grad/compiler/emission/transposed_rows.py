@@ -13,7 +13,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from numba_grad.compiler.loop_nests.iteration_spaces import ONE, Factor, Index
+from numba_grad.compiler.loop_nests.iteration_spaces import (
+    LONGEST_SHUFFLED,
+    ONE,
+    Factor,
+    Index,
+)
 from numba_grad.compiler.loop_nests.kernel_ir import (
     Apply,
     Body,
@@ -32,8 +37,6 @@ from numba_grad.immutable import immutable
 ROWS_OF_BLOCK = 16
 FIRST_ROW = "first_row"  # the name of the first of them
 LOCAL = -1  # the word of a buffer that is a local array
-# Rows of at most so many elements LLVM reads as vectors and shuffles, three times as fast.
-LONGEST_SHUFFLED = 4
 # Of fewer, reading them one by one is cheap. Of more, the local arrays would not stay in the
 # first-level cache.
 FEWEST_COMPONENTS = 4

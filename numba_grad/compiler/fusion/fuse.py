@@ -262,7 +262,7 @@ class _Groups:
             if (
                 len(kernels) < 2
                 or not self.roots.costs.is_worth_sharing(cost[node], len(kernels), node.type.nbytes)
-                or node.op.family != "elementwise"
+                or node.op.family not in ("elementwise", "reduction")
             ):
                 continue
             is_expansion = node.type.size >= EXPANSION * source_size[node]

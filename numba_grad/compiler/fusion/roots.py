@@ -10,7 +10,11 @@ from types import MappingProxyType
 from numba_grad.compiler.fusion.costs import Costs
 from numba_grad.compiler.fusion.reading import Reading
 from numba_grad.compiler.library_kernels.operands import memory_operands
-from numba_grad.compiler.loop_nests.iteration_spaces import loop_axes, matching_groups
+from numba_grad.compiler.loop_nests.iteration_spaces import (
+    LONGEST_SHUFFLED,
+    loop_axes,
+    matching_groups,
+)
 from numba_grad.compiler.loop_nests.reductions import reduction_axes
 from numba_grad.compiler.partition.roles import (
     ASSIGNMENTS,
@@ -124,7 +128,11 @@ class Roots:
                 if is_small_assignment(node) and not self.is_edge_of_sum(node):
                     # In memory before the old value is written over, if it was made from that.
                     self.add_root(node.inputs[1])
-            elif self.is_adjoint_of_stencil(node) or self.is_part_of_old_value(node):
+            elif (
+                self.is_adjoint_of_stencil(node)
+                or self.is_part_of_old_value(node)
+                or self.are_columns_of_pairs(node)
+            ):
                 self.add_root(node)
             elif self.is_assigned_to_argument(node):
                 self.add_root(node)
@@ -258,6 +266,19 @@ class Roots:
             return False
         loops = self.loops[node.inputs[0]]
         return any(axis in loops for axis in reduction_axes(node))
+
+    def are_columns_of_pairs(self, node: Node) -> bool:
+        """Whether it is rows of components as columns, read once for each of other rows."""
+        if node.op.name != "transpose" or self.loops[node] != (1,) or len(node.shape) != 2:
+            return False
+        if node.shape[0] <= LONGEST_SHUFFLED:
+            return False
+        return any(
+            pairs.op.family == "elementwise" and pairs.type.size > node.type.size
+            for user in self.users[node]
+            if user.op.name == "reshape"
+            for pairs in self.users[user]
+        )
 
     def is_repeated_assignment(self, node: Node) -> bool:
         """Whether it assigns to an array with loops that was assigned to before, too often or too

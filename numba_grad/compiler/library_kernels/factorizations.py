@@ -47,8 +47,7 @@ def cholesky_call(dtype: np.dtype, n: int, count: int) -> LibraryCall:
 start = matrix * {n * n}
 {loaded("m", n, n, "a", "start")}
 {cholesky_factor("m", n, dtype, "is_indefinite")}
-if is_indefinite:
-    fail(indefinite)
+fails(indefinite, is_indefinite)
 {stored("m", n, n, "out", "start")}
 """,
         )

@@ -123,7 +123,8 @@ def stack_call(
     words : name -> number or symbol; numbers have an address too, `<name>_at`
     rooms : name -> elements and dtype of memory that one matrix needs for itself; a pointer
     sites : name -> what to say of a failure; `fail(<name>)` on a line of its own reports it, and
-        goes on with the next matrix
+        goes on with the next matrix; `fails(<name>, <condition>)` goes on with this one, so that
+        what has no other branches is vector code
     tail : further numbers, as many as there are; the pointer `tail`
     """
     values: dict[str, LibraryWord] = {name: memory for name, (memory, _) in operands.items()}
@@ -173,31 +174,56 @@ def _source(
     for name, (_, dtype) in rooms.items():
         lines.append(f"        {name}_at = scratch + task * room + {name}_offset")
         lines.append(f"        {name} = pointer({name}_at, {dtype})")
+    notes = [site for site in sites if f"fails({site}, " in body]
+    lines += [f"        last_{site} = -1" for site in notes]
     lines.append("        for matrix in range(task * block, min((task + 1) * block, count)):")
     lines.append("            info[0] = 0")
     for line in body.splitlines():
-        failure = next((site for site in sites if line.strip() == f"fail({site})"), None)
-        text = line if failure is None else _failure(line, failure)
-        lines.append(indent(text, "            "))
+        lines.append(indent(_with_failures(line, sites), "            "))
+    for site in notes:
+        lines.append(f"        if last_{site} >= 0:")
+        lines.append(indent(_failure(site, f"last_{site}"), "            "))
     return "\n".join(lines) + "\n"
 
 
-def _failure(line: str, site: str) -> str:
+def _with_failures(line: str, sites: tuple[str, ...]) -> str:
+    """A line of a body, with what it says of failures in the kernel language."""
+    place = line[: len(line) - len(line.lstrip())]
+    for site in sites:
+        if line.strip() == f"fail({site})":
+            return indent(f"{_failure(site, 'matrix')}\ncontinue", place)
+        if line.startswith(f"fails({site}, "):
+            condition = line.removeprefix(f"fails({site}, ").removesuffix(")")
+            return f"last_{site} = max(last_{site}, select({condition}, matrix, -1))"
+    return line
+
+
+def _failure(site: str, matrix: str) -> str:
     """Of several threads that fail, one tells."""
-    text = f"""\
+    return f"""\
 if atomic_compare_exchange(errors, 0, 1) == 0:
     record = pointer(errors, int64)
     record[1] = {site}
-    record[2] = matrix
-    record[3] = count
-continue"""
-    return indent(text, line[: len(line) - len(line.lstrip())])
+    record[2] = {matrix}
+    record[3] = count"""
 
 
 def stack_starts(
-    stack: Shape, x_stack: Shape, y_stack: Shape, x_size: int, y_size: int
+    stack: Shape,
+    x_stack: Shape,
+    y_stack: Shape,
+    x_size: int,
+    y_size: int,
+    *,
+    shows_sizes: bool = False,
 ) -> tuple[str, Sequence[int]]:
-    """Where the matrices of two operands start whose stacks broadcast: the text, and `tail`."""
+    """Where the matrices of two operands start whose stacks broadcast: the text, and `tail`.
+
+    Where the text `shows sizes`, what follows is vector code: but of a matrix for all of a stack,
+    LLVM would compile a loop for each order of its pivots.
+    """
+    if shows_sizes and stack == x_stack == y_stack:
+        return f"x_start = matrix * {x_size}\ny_start = matrix * {y_size}", ()
     steps = steps_of_stack(stack, x_stack, y_stack, x_size, y_size)
     if steps is not None:
         return "x_start = matrix * tail[0]\ny_start = matrix * tail[1]", steps

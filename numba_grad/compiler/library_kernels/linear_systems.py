@@ -107,7 +107,9 @@ def solve_call(
         "out": (Memory("output"), name),
     }
     sites = {"singular": ErrorSite("singular", "solve")}
-    starts, tail = stack_starts(stack, a_stack, b_stack, n * n, n * columns)
+    starts, tail = stack_starts(
+        stack, a_stack, b_stack, n * n, n * columns, shows_sizes=is_small(n, columns)
+    )
     if is_small(n, columns):
         return stack_call(
             count=math.prod(stack),
@@ -265,8 +267,7 @@ def _small_system(dtype: np.dtype, n: int, columns: int) -> str:
     """The matrix m with the right sides x, which become the solutions."""
     return f"""\
 {eliminated("m", n, dtype, right="x", columns=columns)}
-if {has_zero_on_diagonal("m", n)}:
-    fail(singular)
+fails(singular, {has_zero_on_diagonal("m", n)})
 {substituted("m", n, "x", columns)}"""
 
 

@@ -42,7 +42,9 @@ def solve_triangular_call(
         "out": (Memory("output"), name),
     }
     sites = {"singular": ErrorSite("singular", "solve_triangular")}
-    starts, tail = stack_starts(stack, a_stack, b_stack, n * n, n * columns)
+    starts, tail = stack_starts(
+        stack, a_stack, b_stack, n * n, n * columns, shows_sizes=is_small(n, columns)
+    )
     if is_small(n, columns):
         return stack_call(
             count=math.prod(stack),
@@ -103,8 +105,7 @@ for i in range(n * columns):
 
 def _small_body(n: int, columns: int, *, lower: bool, unit_diagonal: bool) -> str:
     check = f"""\
-if {has_zero_on_diagonal("m", n)}:
-    fail(singular)
+fails(singular, {has_zero_on_diagonal("m", n)})
 """
     return f"""
 {loaded("m", n, n, "a", "x_start")}

@@ -22,6 +22,8 @@ FEWEST_COPIES = 4
 # Additions, or what costs as much to compute and to compile, times copies, that a segment may come
 # to: LLVM takes a second for a thousand.
 UNROLLED_OPERATIONS = 1024
+# Rows of at most so many elements LLVM reads as vectors and shuffles, three times as fast.
+LONGEST_SHUFFLED = 4
 COMPUTING = ("elementwise", "reduction")  # the families of these
 # Lines that arrays that are written out as a whole may add to a segment: 2 to 4 ms a line.
 UNROLLED_LINES = 128

@@ -37,7 +37,7 @@ def mirrored_sums(outputs: list[Node]) -> list[Node]:
         term = terms.of_summand(node)
         key = (node.type, space_of(node.inputs[0].shape), term.number)
         other, own = kept.setdefault(key, (node, term))
-        if other is not node and other.params["axes"] != node.params["axes"]:
+        if other is not node:  # over the other axis, or of an array that is its own transpose
             # 0 - x rather than -x: a sum of zeros is 0, not -0.
             replacement[node] = other if own.sign == term.sign else zeros_like(other) - other
     return substitute(outputs, replacement) if replacement else outputs
