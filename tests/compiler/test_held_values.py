@@ -22,6 +22,7 @@ NEVER = -1e6  # what no size of a step is below
 @pytest.fixture
 def compiled(monkeypatch):
     """The graphs for which there was no program, from now on."""
+    observers.end_notes()  # of what was recorded since the last look of another test
     graphs = []
     made = evaluation._made
 
