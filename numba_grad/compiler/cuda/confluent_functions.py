@@ -232,7 +232,8 @@ def kve(v, x):
     return modified_bessel_k(v, x, 0.0) if x < float64(inf) else float64(nan)
 """,
     # exp(x - damping) K_v(x), the integral of exp(-x cosh(t)) cosh(v t) for t > 0 by the
-    # trapezoidal rule: from the largest term up, and then from there down.
+    # trapezoidal rule: from the largest term up, and then from there down. Where a step is too small
+    # to change the number of the first one, that term is infinite, or nothing, or has no digit.
     "modified_bessel_k": """\
 def modified_bessel_k(v, x, damping):
     v = libdevice.fabs(v)
@@ -242,22 +243,28 @@ def modified_bessel_k(v, x, damping):
         return 0.0
     if x < 1e-300:
         return 0.11593151565841245 - libdevice.log(x) if v == 0.0 else float64(inf)
-    size = libdevice.hypot(v, x)
-    step = libdevice.fmin(0.15, 0.5 / libdevice.dsqrt_rn(size))
-    peak = libdevice.fmax(0.0, libdevice.log(v + size) - libdevice.log(x))
+    quarter = libdevice.hypot(0.25 * v, 0.25 * x)
+    step = libdevice.fmin(0.15, 0.25 / libdevice.dsqrt_rn(quarter))
+    peak = libdevice.log(0.25 * v + quarter) - libdevice.log(0.25 * x)
+    peak = libdevice.fmax(0.0, peak)
     first = libdevice.floor(peak / step)
+    if first > 1e15:
+        exponent = v * peak - 4.0 * (quarter - 0.25 * x) - damping
+        if libdevice.fabs(exponent) > 1000.0:
+            return float64(inf) if exponent > 0.0 else 0.0
+        return float64(nan)
     total = 0.0
     direction = 1.0
     k = first
     while k >= 0.0:
         t = k * step
         root = libdevice.sinh(0.5 * t)
-        exponent = v * t - 2.0 * x * root * root - damping
+        exponent = v * t - x * root * root * 2.0 - damping
         term = libdevice.exp(exponent) * (1.0 + libdevice.exp(-2.0 * v * t))
         if k == 0.0:
             term = 0.5 * term
         total = total + term
-        if term <= 1e-18 * total:
+        if not term > 1e-18 * total:
             if direction < 0.0:
                 break
             direction = -1.0
