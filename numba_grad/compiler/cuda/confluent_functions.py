@@ -232,8 +232,8 @@ def kve(v, x):
     return modified_bessel_k(v, x, 0.0) if x < float64(inf) else float64(nan)
 """,
     # exp(x - damping) K_v(x), the integral of exp(-x cosh(t)) cosh(v t) for t > 0 by the
-    # trapezoidal rule: from the largest term up, and then from there down. Where a step is too small
-    # to change the number of the first one, that term is infinite, or nothing, or has no digit.
+    # trapezoidal rule: from the largest term up, and then from there down. Where a step is too
+    # small to change the number of the first one, that is infinite, or nothing, or has no digit.
     "modified_bessel_k": """\
 def modified_bessel_k(v, x, damping):
     v = libdevice.fabs(v)
