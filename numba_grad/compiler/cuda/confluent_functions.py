@@ -333,7 +333,8 @@ def modified_bessel_of_real(v, x, damping, at_pole):
     return sign * total * libdevice.copysign(libdevice.exp(exponent), inverse)
 """,
     # NaN where the sum cancels by more than 18 digits, or is too long, and the expansion for large
-    # x does not hold.
+    # x does not hold. Next to poles of gamma(b - a) the rounding error of b - a counts, by way of a
+    # part that does not fall exponentially.
     "hyp1f1": """\
 def hyp1f1(a, b, x):
     if not libdevice.fabs(a) + libdevice.fabs(b) + libdevice.fabs(x) < float64(inf):
@@ -349,6 +350,12 @@ def hyp1f1(a, b, x):
     if x > 0.0:
         return kummer_sum(a, b, x, 0.0)
     rest = b - a
+    if x < -30.0 and rest < 0.5:
+        part = rest - b
+        error = (b - (rest - part)) - (a + part)
+        distance = libdevice.fabs(rest - libdevice.rint(rest))
+        if libdevice.fabs(error) * 1048576.0 > distance:
+            return float64(nan)
     if is_pole(rest):
         return libdevice.exp(x) * kummer_polynomial(rest, b, -x)
     return kummer_sum(rest, b, -x, -x)
@@ -466,14 +473,15 @@ def divide_pairs(a, a_rest, b, b_rest):
     result = rounded + error
     return complex(result, error - (result - rounded))
 """,
-    # exp(-left) times the expansion, NaN unless terms fall and what it leaves out does not count.
+    # exp(-left) times the expansion, NaN unless terms fall, also those of what it leaves out, and
+    # that does not count.
     "kummer_far": """\
 def kummer_far(a, b, x, left):
     log_x = libdevice.log(x)
     log_a = libdevice.lgamma(a)
     log_b = libdevice.lgamma(b)
     small = (b - 2.0 * a) * log_x - x + log_a - libdevice.lgamma(b - a)
-    if small > -37.0 or a < -170.0 or b < -170.0:
+    if small > -37.0 or a < -170.0 or b < -170.0 or libdevice.fabs(a * (1.0 + a - b)) > x:
         return float64(nan)
     term = 1.0
     total = 1.0

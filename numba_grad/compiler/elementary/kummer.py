@@ -93,13 +93,18 @@ done:
 }}
 """
 # The expansion for large x > 0 of exp(-left) times the function, where c = a - b: NaN unless terms
-# fall at once, what it leaves out does not count, and 6 digits are right.
+# fall at once, also those of the part that it leaves out, which does not count, and 6 digits are
+# right.
 _FAR = f"""\
 define internal double @numba_grad.kummer_far(double %a, double %b, double %x, double %c, \
 double %left) noinline optnone cold{_PURE} {{
 entry:
   %rest = fneg double %c
-  br label %body
+  %rest_above = fsub double 1.0, %rest
+  %growth = fmul double %a, %rest_above
+  %size_of_growth = call double @llvm.fabs.f64(double %growth)
+  %is_far = fcmp ole double %size_of_growth, %x
+  br i1 %is_far, label %body, label %none
 body:
   %k = phi double [ 0.0, %entry ], [ %next, %more ]
   %term = phi double [ 1.0, %entry ], [ %t, %more ]
@@ -173,7 +178,8 @@ none:
 """
 # For numbers of which one is too large for SciPy's function: the expansion for large |x|, or else
 # the series; for x < 0 by Kummer's transformation, but where a is -1, -2, ..., where the series
-# itself cancels nothing, or where the other one would overflow.
+# itself cancels nothing, or where the other one would overflow. Next to poles of gamma(b - a) the
+# rounding error of b - a counts, by way of a part that does not fall exponentially.
 _BEYOND = f"""\
 define internal double @numba_grad.kummer_beyond(double %a, double %b, double %x) \
 noinline optnone cold{_PURE} {{
@@ -227,8 +233,26 @@ inside:
   %change = select i1 %is_turned, double %minus_a, double %minus_rest
   %largest = call double @llvm.minnum.f64(double %size, double 0x7FE0000000000000)
   %left = select i1 %is_turned, double %largest, double 0.0
+  %part = fsub double %rest, %b
+  %rest_of_b = fsub double %rest, %part
+  %error_of_b = fsub double %b, %rest_of_b
+  %error_of_a = fadd double %a, %part
+  %error = fsub double %error_of_b, %error_of_a
+  %size_of_error = call double @llvm.fabs.f64(double %error)
+  %enlarged = fmul double %size_of_error, 1048576.0
+  %nearest = call double @llvm.rint.f64(double %rest)
+  %offset = fsub double %rest, %nearest
+  %distance = call double @llvm.fabs.f64(double %offset)
+  %is_close = fcmp ogt double %enlarged, %distance
+  %is_next_to_poles = fcmp olt double %rest, 0.5
+  %counts = fcmp ogt double %size, 30.0
+  %is_closer = and i1 %is_close, %is_next_to_poles
+  %is_vague_rest = and i1 %is_closer, %counts
+  %is_vague = and i1 %is_vague_rest, %is_turned
+  %is_clear = xor i1 %is_vague, true
   %is_large = fcmp ogt double %size, 50.0
-  %has_expansion = and i1 %is_large, %is_other
+  %is_large_and_clear = and i1 %is_large, %is_clear
+  %has_expansion = and i1 %is_large_and_clear, %is_other
   br i1 %has_expansion, label %at_large, label %at_small
 at_large:
   %argument = select i1 %is_turned, double %size, double %largest
@@ -251,7 +275,8 @@ at_small:
   %ends = and i1 %is_whole_rest, %is_low_rest
   %is_finite_sum = or i1 %is_short, %ends
   %has_other = and i1 %is_turned, %is_finite_sum
-  %is_better = and i1 %is_worse, %has_other
+  %can_turn = and i1 %has_other, %is_clear
+  %is_better = and i1 %is_worse, %can_turn
   br i1 %is_better, label %turned, label %direct
 direct:
   %sum = call double @numba_grad.kummer_series(double %a, double %b, double %x)
@@ -294,7 +319,8 @@ unusual:
         "scipy_special_hyp1f1": ("double", ("double", "double", "double", "i32")),
         "llvm.minnum.f64": ("double", ("double", "double")),
         **dict.fromkeys(
-            ("exp", "log", "lgamma", "llvm.fabs.f64", "llvm.floor.f64"), ("double", ("double",))
+            ("exp", "log", "lgamma", "llvm.fabs.f64", "llvm.floor.f64", "llvm.rint.f64"),
+            ("double", ("double",)),
         ),
     },
 )
