@@ -306,6 +306,27 @@ def test_bessel_functions_of_huge_orders_end():
             assert found[0] == 0 and not np.any(np.isfinite(found[1:]))
 
 
+def test_modified_bessel_functions_of_huge_numbers_end():
+    orders = np.array([0, 1e308, 1e308, 1e200, 1e17, -1e300, 3e8, 1e10])
+    x = np.array([1.7e308, 2, 1e308, 1e200, 1e16, 1e-200, 3e8, 1e-299])
+    limits = {
+        "kv": [0, np.inf, 0, 0, np.inf, np.inf, 0, np.inf],
+        "kve": [np.sqrt(np.pi / 3.4) * 1e-154, *[np.inf] * 7],
+    }
+    for case in cases("d"):
+        if case.op.name in limits:
+            found = computed(case, [orders, x])
+            np.testing.assert_allclose(found, limits[case.op.name], rtol=1e-14)
+
+
+def test_kummers_function_next_to_poles_of_gamma():
+    """Where b - a has no digit left, and where a is 1 but b far above x."""
+    a, b = [1.080797487210932, 2876447899322.2993], [0.08079748721093201, 2876447899323.2993]
+    (case,) = [c for c in cases("d") if c.op.name == "hyp1f1"]
+    found = computed(case, [np.array(a), np.array(b), np.array([-1e10, -51.4])])
+    np.testing.assert_allclose(found, [np.nan, np.exp(-51.4)], rtol=1e-9)
+
+
 @pytest.mark.thorough
 def test_kummers_function_of_complex_numbers():
     z = np.concatenate([FARTHER[::5], [400 + 3j, -600 + 3j]])

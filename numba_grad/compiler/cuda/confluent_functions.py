@@ -232,7 +232,8 @@ def kve(v, x):
     return modified_bessel_k(v, x, 0.0) if x < float64(inf) else float64(nan)
 """,
     # exp(x - damping) K_v(x), the integral of exp(-x cosh(t)) cosh(v t) for t > 0 by the
-    # trapezoidal rule: from the largest term up, and then from there down.
+    # trapezoidal rule: from the largest term up, and then from there down. Where a step is too
+    # small to change the number of the first one, that is infinite, or nothing, or has no digit.
     "modified_bessel_k": """\
 def modified_bessel_k(v, x, damping):
     v = libdevice.fabs(v)
@@ -242,22 +243,28 @@ def modified_bessel_k(v, x, damping):
         return 0.0
     if x < 1e-300:
         return 0.11593151565841245 - libdevice.log(x) if v == 0.0 else float64(inf)
-    size = libdevice.hypot(v, x)
-    step = libdevice.fmin(0.15, 0.5 / libdevice.dsqrt_rn(size))
-    peak = libdevice.fmax(0.0, libdevice.log(v + size) - libdevice.log(x))
+    quarter = libdevice.hypot(0.25 * v, 0.25 * x)
+    step = libdevice.fmin(0.15, 0.25 / libdevice.dsqrt_rn(quarter))
+    peak = libdevice.log(0.25 * v + quarter) - libdevice.log(0.25 * x)
+    peak = libdevice.fmax(0.0, peak)
     first = libdevice.floor(peak / step)
+    if first > 1e15:
+        exponent = v * peak - 4.0 * (quarter - 0.25 * x) - damping
+        if libdevice.fabs(exponent) > 1000.0:
+            return float64(inf) if exponent > 0.0 else 0.0
+        return float64(nan)
     total = 0.0
     direction = 1.0
     k = first
     while k >= 0.0:
         t = k * step
         root = libdevice.sinh(0.5 * t)
-        exponent = v * t - 2.0 * x * root * root - damping
+        exponent = v * t - x * root * root * 2.0 - damping
         term = libdevice.exp(exponent) * (1.0 + libdevice.exp(-2.0 * v * t))
         if k == 0.0:
             term = 0.5 * term
         total = total + term
-        if term <= 1e-18 * total:
+        if not term > 1e-18 * total:
             if direction < 0.0:
                 break
             direction = -1.0
@@ -326,7 +333,8 @@ def modified_bessel_of_real(v, x, damping, at_pole):
     return sign * total * libdevice.copysign(libdevice.exp(exponent), inverse)
 """,
     # NaN where the sum cancels by more than 18 digits, or is too long, and the expansion for large
-    # x does not hold.
+    # x does not hold. Next to poles of gamma(b - a) the rounding error of b - a counts, by way of a
+    # part that does not fall exponentially.
     "hyp1f1": """\
 def hyp1f1(a, b, x):
     if not libdevice.fabs(a) + libdevice.fabs(b) + libdevice.fabs(x) < float64(inf):
@@ -342,6 +350,12 @@ def hyp1f1(a, b, x):
     if x > 0.0:
         return kummer_sum(a, b, x, 0.0)
     rest = b - a
+    if x < -30.0 and rest < 0.5:
+        part = rest - b
+        error = (b - (rest - part)) - (a + part)
+        distance = libdevice.fabs(rest - libdevice.rint(rest))
+        if libdevice.fabs(error) * 1048576.0 > distance:
+            return float64(nan)
     if is_pole(rest):
         return libdevice.exp(x) * kummer_polynomial(rest, b, -x)
     return kummer_sum(rest, b, -x, -x)
@@ -459,14 +473,15 @@ def divide_pairs(a, a_rest, b, b_rest):
     result = rounded + error
     return complex(result, error - (result - rounded))
 """,
-    # exp(-left) times the expansion, NaN unless terms fall and what it leaves out does not count.
+    # exp(-left) times the expansion, NaN unless terms fall, also those of what it leaves out, and
+    # that does not count.
     "kummer_far": """\
 def kummer_far(a, b, x, left):
     log_x = libdevice.log(x)
     log_a = libdevice.lgamma(a)
     log_b = libdevice.lgamma(b)
     small = (b - 2.0 * a) * log_x - x + log_a - libdevice.lgamma(b - a)
-    if small > -37.0 or a < -170.0 or b < -170.0:
+    if small > -37.0 or a < -170.0 or b < -170.0 or libdevice.fabs(a * (1.0 + a - b)) > x:
         return float64(nan)
     term = 1.0
     total = 1.0

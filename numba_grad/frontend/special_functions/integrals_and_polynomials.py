@@ -112,6 +112,9 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> "Tensor":
     Notes
     -----
     SciPy's. Error below 200 eps for arguments up to 5; it grows where terms of the series cancel.
+    SciPy's may never end where a number is beyond a million: there the result is its limit, or has
+    at least 6 digits, or is nan. For complex x it is nan for `a` beyond 100,000, or for Re x < 0
+    and b - a.
 
     Derivatives by `a` and `b`, of any order, are series of their own. Errors of the first ones,
     relative to 1 or the derivative if that is larger: up to 20 eps for positive parameters and
