@@ -120,7 +120,7 @@ def loop_in(
     if not _may_fit(order, limits):
         return None
     known_loops = imported("numba_grad.transforms.rerolling.known_loops")
-    look = known_loops.Look(order, fixed, read_at_calls, limits, store)
+    look = known_loops.Look(order, fixed, read_at_calls, limits, store, is_elsewhere=is_elsewhere)
     if look.is_known():
         return look.found
     rerolling = imported("numba_grad.transforms.rerolling.rerolling", *PASSES_OF_LOOPS)
@@ -130,8 +130,10 @@ def loop_in(
 
 
 def _may_fit(order: Sequence[Node], limits: Limits) -> bool:
-    """Whether so many of some nodes may be small enough: arrays are larger in most long loops."""
+    """Whether so many of some nodes may be small enough: arrays are larger in most long loops on a
+    CPU."""
     distance = distance_of_samples(order)
-    some = [x.type for x in order[::distance]]
-    fit = [x for x in some if x.__class__ is TupleType or x.size <= limits.largest_value]
-    return 2 * distance * len(fit) >= limits.nodes_at_once
+    some = [x.type for x in order[::distance] if x.type.device == CPU]
+    large = [x for x in some if x.__class__ is not TupleType and x.size > limits.largest_value]
+    fit = len(order[::distance]) - len(large)
+    return 2 * distance * fit >= limits.nodes_at_once

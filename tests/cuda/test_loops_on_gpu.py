@@ -214,7 +214,7 @@ def test_loops_in_loops(gpu):
     assert_same(ng.vmap(f)(ng.tensor(rows, device=gpu)), ng.vmap(f)(rows))
 
 
-def test_python_loops_in_loops_stay_step_by_step(gpu, monkeypatch):
+def test_python_loops_in_loops_stay_step_by_step(gpu, monkeypatch, looks_are_not_kept):
     """There several steps are one launch."""
     monkeypatch.setattr(repeated_steps, "_SHORT", 32)
     monkeypatch.setattr(python_loops, "FEWEST_NODES", 64)

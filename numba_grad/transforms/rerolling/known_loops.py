@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from numba_grad.graph import placement
 from numba_grad.graph.node import HOLDING, Node
 from numba_grad.graph.survey import NodeSurvey, survey_of
 from numba_grad.graph.types import CPU
@@ -95,7 +94,10 @@ class Look:
         read_at_calls: "ReadAtCalls | None",
         limits: Limits,
         store: Store,
+        *,
+        is_elsewhere: bool = False,
     ) -> None:
+        """`is_elsewhere`: whether some nodes are on a GPU."""
         self.order, self.store = order, store
         self.read_at_calls = None if read_at_calls is None else _AskedAtCalls(read_at_calls)
         self.name: str | None = None
@@ -103,8 +105,8 @@ class Look:
         self.others: list[Node] = []  # what nodes read that are not in the order
         self.numbers_of_others: list[int] = []  # of all of these, where equal ones are one
         self.found: RerolledLoops | None = None
-        if placement.is_in_use():
-            return  # a process with a GPU is in no hurry, and nodes move there
+        if is_elsewhere:
+            return  # to say where nodes are would be more than all else
         try:
             self._values = self._look_at_others()
             self.name = store.name_of(self._description(self.survey, limits))
