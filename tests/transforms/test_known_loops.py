@@ -159,6 +159,7 @@ def test_data_that_change_are_not_kept_again_and_again(
     assert len(looks) == 6
     assert len(written) == 2
     assert len(set(written)) == 1
+    assert known_loops._varying  # and such are not even named any more
 
 
 def test_steps_without_gradients_are_others(looks: list[int]) -> None:

@@ -105,8 +105,10 @@ class Look:
         self.others: list[Node] = []  # what nodes read that are not in the order
         self.numbers_of_others: list[int] = []  # of all of these, where equal ones are one
         self.found: RerolledLoops | None = None
-        if is_elsewhere:
-            return  # to say where nodes are would be more than all else
+        # To say where nodes are would be more than all else.
+        self._size = len(order), len(self.survey.others), limits
+        if is_elsewhere or self._size in _varying:
+            return
         try:
             self._values = self._look_at_others()
             self.name = store.name_of(self._description(self.survey, limits))
@@ -135,6 +137,9 @@ class Look:
         with _lock:
             kept = _looks.get(self.name)
         if kept is not None and kept.times >= _MOST_VALUES:
+            if len(_varying) >= _MOST_KEPT:
+                _varying.clear()
+            _varying.add(self._size)
             return
         try:
             content = b"" if found is None else self._written(found)
@@ -317,6 +322,8 @@ def _meaning_of(node: Node) -> bytes:
 # What was found before.
 
 _looks: OrderedDict[str, _Kept] = OrderedDict()
+# The sizes of graphs whose constants are others each time: to name such takes a tenth of a look.
+_varying: set[tuple[int, int, Limits]] = set()
 _lock = new_lock()
 
 
@@ -346,3 +353,4 @@ def forget() -> None:
     """What this process has found; not what is on disk."""
     with _lock:
         _looks.clear()
+        _varying.clear()
