@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import numba_grad as ng
 from tests.cuda.requirements import needs_compiler
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,7 +63,6 @@ def test_small_workloads_agree_with_those_written_by_hand(name):
 
 @pytest.mark.parametrize("name", ["lotka_volterra", "rosenbrock"])
 def test_losses_run_on_arrays_and_agree_with_finite_differences(name):
-    ng = pytest.importorskip("numba_grad")
     module = importlib.import_module(f"perf.workloads.{name}")
     if name == "lotka_volterra":
         loss, (x, *rest) = module.in_a_loop(40), module.inputs(40)
@@ -76,7 +76,7 @@ def test_losses_run_on_arrays_and_agree_with_finite_differences(name):
 
 
 def test_losses_written_otherwise_are_the_same():
-    ng, torch = pytest.importorskip("numba_grad"), pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
     assert torch is not None
     tiny = {
         "lotka_volterra": {"steps": 40},
@@ -233,7 +233,6 @@ def test_forward_mode_is_measured():
 @pytest.mark.thorough(but="Lotka")
 @pytest.mark.parametrize("name", ["Lotka-Volterra", "heat 32 x 32", "wave 64 x 64"])
 def test_problems_of_control_flow_are_the_same_by_scan_and_in_python(name):
-    ng = pytest.importorskip("numba_grad")
     control_flow = importlib.import_module("perf.control_flow")
     make, steps = control_flow.problems(small=True)[name]
     step, state, parameters = make(ng)

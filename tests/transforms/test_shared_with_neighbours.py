@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.transforms.rewrites import shared_with_neighbours
 
 RNG = np.random.default_rng(11)
 U = RNG.random((18, 19))
@@ -88,16 +89,15 @@ WAYS = {
 
 def shared_in(monkeypatch, f, *args):
     """How many values become those of neighbours, where a gradient of `f` is traced."""
-    module = pytest.importorskip("numba_grad.transforms.rewrites.shared_with_neighbours")
     count = 0
-    original = module._of_neighbour
+    original = shared_with_neighbours._of_neighbour
 
     def counted(*args):
         nonlocal count
         count += 1
         return original(*args)
 
-    monkeypatch.setattr(module, "_of_neighbour", counted)
+    monkeypatch.setattr(shared_with_neighbours, "_of_neighbour", counted)
     ng.jit(ng.grad(f, argnums=tuple(range(len(args))))).lower(*args)
     monkeypatch.undo()
     return count

@@ -7,7 +7,7 @@ is kept, in this process and on disk, under a name that says all that a look dep
 - what each node does, reads, and whether it requires grad, or somebody holds it;
 - which constants there are, and of what type; their values beside it, as steps that read 0.1 and
   then 0.1 again are others than those that read 0.1 and 0.2. Where these change from one look to
-  the next, nothing is kept any more.
+  the next, nothing is kept any more, and graphs of that size are not named.
 
 A graph with something that has no meaning elsewhere (a user's rule, arrays that are read at each
 call of a compiled function one by one) has no name.
@@ -105,10 +105,9 @@ class Look:
         self.others: list[Node] = []  # what nodes read that are not in the order
         self.numbers_of_others: list[int] = []  # of all of these, where equal ones are one
         self.found: RerolledLoops | None = None
-        # To say where nodes are would be more than all else.
         self._size = len(order), len(self.survey.others), limits
         if is_elsewhere or self._size in _varying:
-            return
+            return  # without a name; to say where nodes are would be more than all else
         try:
             self._values = self._look_at_others()
             self.name = store.name_of(self._description(self.survey, limits))
