@@ -18,7 +18,6 @@ from numba_grad.frontend.inputs.arrays import computed_value
 from numba_grad.frontend.inputs.tracing import current, note_may_fail
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import is_traced
-from numba_grad.immutable import NamedTuple
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,16 +28,9 @@ _TRACING = "numba_grad.frontend.compiled_functions.function_traces"  # which cal
 _Caught = tuple[tuple[str, ...] | None, ...]
 
 
-class _Handled(NamedTuple):
-    """Instructions from `start` to before `end`, and what handlers around them catch."""
-
-    start: int
-    end: int
-    caught: _Caught
-
-
-# By identity, with the code, which must not go: its own hash is that of all that it contains.
-_known: dict[int, tuple[CodeType, list[_Handled]]] = {}
+# What is caught at an instruction of a code, by the identity of that, with the code, which must not
+# go: its own hash is that of all that it contains.
+_known: dict[tuple[int, int], tuple[CodeType, _Caught]] = {}
 _MOST_KNOWN = 1 << 14
 _FARTHEST = 32  # calls up from the function that may fail: 0.1 us each
 
@@ -73,12 +65,10 @@ def _is_caught(error: type[Exception]) -> bool:
     for _ in range(_FARTHEST):
         if frame is None:
             break
-        known = _known.get(id(frame.f_code))
-        handlers = _handlers(frame.f_code) if known is None else known[1]
-        if handlers and (package := _package(frame)) not in _NOT_THE_USERS:
+        if frame.f_code.co_exceptiontable and (package := _package(frame)) not in _NOT_THE_USERS:
             if current.trace is not None and not _is_in_jitted(frame):
                 break  # what is around a jitted function sees its errors when it is called
-            for kind in _classes_caught(frame, handlers):
+            for kind in _classes_caught(frame):
                 is_specific = kind not in (Exception, BaseException)
                 if issubclass(error, kind) and (is_specific or package == _users(innermost)):
                     return True
@@ -103,16 +93,15 @@ def _users(frame: FrameType | None) -> str:
     return "" if frame is None else _package(frame)
 
 
-def _classes_caught(frame: FrameType, handlers: list[_Handled]) -> Iterator[type]:
+def _classes_caught(frame: FrameType) -> Iterator[type]:
     """What handlers around the instruction that the frame is at catch."""
-    for handled in handlers:
-        if handled.start <= frame.f_lasti < handled.end:
-            for names in handled.caught:
-                kind: Any = BaseException if names is None else _value(frame, names)
-                if isinstance(kind, type):
-                    yield kind
-                elif isinstance(kind, tuple):
-                    yield from [x for x in kind if isinstance(x, type)]
+    known = _known.get((id(frame.f_code), frame.f_lasti))
+    for names in _caught(frame.f_code, frame.f_lasti) if known is None else known[1]:
+        kind: Any = BaseException if names is None else _value(frame, names)
+        if isinstance(kind, type):
+            yield kind
+        elif isinstance(kind, tuple):
+            yield from [x for x in kind if isinstance(x, type)]
 
 
 def _value(frame: FrameType, names: tuple[str, ...]) -> object:
@@ -125,33 +114,32 @@ def _value(frame: FrameType, names: tuple[str, ...]) -> object:
     return None
 
 
-def _handlers(code: CodeType) -> list[_Handled]:
+def _caught(code: CodeType, position: int) -> _Caught:
     """What is in `_known` from now on."""
-    found = list(_found_handlers(code)) if code.co_exceptiontable else []
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
-    _known[id(code)] = code, found
+    found = tuple(_found_handlers(code, position))
+    _known[id(code), position] = code, found
     return found
 
 
-def _found_handlers(code: CodeType) -> Iterator[_Handled]:
+def _found_handlers(code: CodeType, position: int) -> Iterator[tuple[str, ...] | None]:
+    """Of all handlers around an instruction, the inner ones first. What is within none, as most of
+    a function is, is not disassembled, which takes 3 us an instruction."""
     import dis
 
     entries = dis.Bytecode(code).exception_entries  # pyright: ignore[reportAttributeAccessIssue]
-    instructions = list(dis.get_instructions(code))
-    positions = {x.offset: k for k, x in enumerate(instructions)}
-    caught = {
-        target: tuple(_caught_at(instructions[positions[target] :]))
-        for target in {entry.target for entry in entries}
-    }
-    for entry in entries:
-        targets, around = [], [entry]
-        while around and around[0].target not in targets:  # a handler is in what is around it
-            targets.append(around[0].target)
-            around = [x for x in entries if x.start <= targets[-1] < x.end]
-        found = tuple(names for target in targets for names in caught[target])
-        if found:
-            yield _Handled(entry.start, entry.end, found)
+    targets: list[int] = []
+    while around := [x for x in entries if x.start <= position < x.end]:
+        position = around[0].target  # a handler is in what is around it
+        if position in targets:
+            break
+        targets.append(position)
+    if targets:
+        instructions = list(dis.get_instructions(code))
+        first = {x.offset: k for k, x in enumerate(instructions)}
+        for target in targets:
+            yield from _caught_at(instructions[first[target] :])
 
 
 def _caught_at(instructions: "list[Any]") -> _Caught:
