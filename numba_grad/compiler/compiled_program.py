@@ -19,7 +19,8 @@ class CompiledProgram:
     plan: Plan
     segments: "list[SegmentProgram] | None" = None  # in order of the plan, repeated ones repeated
     kernels: dict[str, Any] = field(default_factory=dict)  # by source
-    runs: int | None = None  # after which it is compiled for its destination's `later`
+    # That steps of loops compute which can share kernels, as those for `later` do.
+    joined_elements: int = 0
 
 
 class Destination(NamedTuple):

@@ -31,6 +31,7 @@ from numba_grad.compiler.programs import (
     compile_small,
     first_tier_runs,
     is_small_each_time,
+    runs_one_by_one,
 )
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.compiler.written_rows import next_row
@@ -301,8 +302,8 @@ def _made(graph: FlatGraph, destination: Destination, former: _Known | None) -> 
     elif _may_be_run_by_operations(destination) and (runs := first_tier_runs(graph)):
         return _Known(compile_small(graph), graph.types, runs - 1, destination)
     program = compile_flat(graph, destination)
-    runs = None if program.runs is None else program.runs - 1
-    return _Known(program, graph.types, runs, destination.later)
+    runs = runs_one_by_one(program)
+    return _Known(program, graph.types, None if runs is None else runs - 1, destination.later)
 
 
 def _may_be_run_by_operations(destination: Destination) -> bool:

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.compiler.building import cache
+from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.partition.flat_graph import FlatGraph, Signatures, targets_of
 from numba_grad.config import config
 from numba_grad.errors import InternalError, KernelError
@@ -306,29 +307,30 @@ _COLUMNS = {"steps": (4,), "words": (), "relocations": (3,)}
 _COMPRESSION = 1  # of zlib
 
 
-def read(key: str, stored_kernels: Callable[[Sequence[str]], list[Any]]) -> Plan | None:
+def read(key: str, stored_kernels: Callable[[Sequence[str]], list[Any]]) -> CompiledProgram | None:
     """The plan that is stored under `key`, ready to run; None if there is none, or not whole."""
     content = cache.read(key)
     if content is None:
         return None
     try:
-        plan = _decoded(content, stored_kernels)
-        check_plan(plan)
+        program = _decoded(content, stored_kernels)
+        check_plan(program.plan)
     except (ValueError, KeyError, TypeError, zlib.error, InternalError, KernelError):
         # The checksum was right, so this was written by something else than what reads it; or a
         # kernel is missing.
         return None
-    return plan
+    return program
 
 
-def write(key: str, plan: Plan) -> None:
+def write(key: str, program: CompiledProgram) -> None:
     """Store a plan whose kernels have keys, in a while."""
+    plan = program.plan
     if any(site.exception is not None for site in plan.sites) or plan.accesses is not None:
         return
-    cache.write_later(key, lambda: _encoded(plan))
+    cache.write_later(key, lambda: _encoded(plan, program.joined_elements))
 
 
-def _encoded(plan: Plan) -> bytes | None:
+def _encoded(plan: Plan, joined_elements: int) -> bytes | None:
     """None if it would be too large."""
     arrays = [getattr(plan, name) for name in _ARRAYS]
     described = {
@@ -340,6 +342,7 @@ def _encoded(plan: Plan) -> bytes | None:
         "joint": [(joint.places, joint.nbytes) for joint in plan.joint],
         "sites": [(site.kind, site.operation, site.axis) for site in plan.sites],
         "lengths": [len(array) for array in arrays],
+        "joined elements": joined_elements,
     }
     text = json.dumps(described).encode()
     parts = [
@@ -363,7 +366,9 @@ def _sums(differences: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return np.ascontiguousarray(np.cumsum(columns, axis=-1).T)
 
 
-def _decoded(content: bytes, stored_kernels: Callable[[Sequence[str]], list[Any]]) -> Plan:
+def _decoded(
+    content: bytes, stored_kernels: Callable[[Sequence[str]], list[Any]]
+) -> CompiledProgram:
     data = zlib.decompress(content)
     (length,) = struct.unpack_from("<q", data)
     described = json.loads(data[8 : 8 + length])
@@ -374,7 +379,7 @@ def _decoded(content: bytes, stored_kernels: Callable[[Sequence[str]], list[Any]
         count = math.prod(shape)
         arrays[name] = _sums(np.frombuffer(data, "<i8", count, start).astype(np.int64), shape)
         start += 8 * count
-    return Plan(
+    plan = Plan(
         **arrays,
         kernels=tuple(stored_kernels(described["kernels"])),
         input_count=described["input_count"],
@@ -384,3 +389,4 @@ def _decoded(content: bytes, stored_kernels: Callable[[Sequence[str]], list[Any]
         sites=tuple([ErrorSite(*site) for site in described["sites"]]),
         joint=tuple([JointOutputs(tuple(map(tuple, p)), n) for p, n in described["joint"]]),
     )
+    return CompiledProgram(plan, joined_elements=described["joined elements"])

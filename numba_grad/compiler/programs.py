@@ -4,8 +4,8 @@ A process that meets what another has compiled imports none of the modules that 
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -79,13 +79,18 @@ def compile_flat(
         others = None if is_fused else _by_operations
         return pipeline.lowered(graph, destination.target(), is_run=is_run, by_operations=others)
 
-    runs = None if destination.later is None else runs_one_by_one(graph)
-    if destination.later is not None and runs == 0:
-        destination, runs = destination.later, None
-    stored = destination.stored
-    key = None if stored is None else plan_cache.key_of(graph, destination.name)
-    program = _from_disk_or(lowered, key, None if with_segments else stored)
-    program.runs = runs
+    reads = not with_segments
+    key, program = _from_disk(graph, destination, reads)
+    elements = 0
+    if destination.later is not None:
+        elements = _joined_elements(graph) if program is None else program.joined_elements
+        if elements > ELEMENTS_ONE_BY_ONE:
+            destination, elements = destination.later, 0
+            key, program = _from_disk(graph, destination, reads)
+    if program is None:
+        program = lowered()
+        program.joined_elements = elements
+        _keep(program, key)
     return program
 
 
@@ -94,13 +99,18 @@ def _by_operations(graph: FlatGraph) -> CompiledProgram:
     return imported("numba_grad.compiler.first_tier.plans").lowered_as_it_is(graph)
 
 
-def runs_one_by_one(graph: FlatGraph) -> int | None:
-    """How often a graph is run before several steps of its loops share kernels; None: always, as
-    that would change nothing."""
+def _joined_elements(graph: FlatGraph) -> int:
+    """How many elements steps of loops compute that can share kernels."""
     if not graph.calls:
-        return None
+        return 0
     joinable = imported("numba_grad.compiler.control_flow.joinable_steps")
-    elements = sum(joinable.joined_elements(call) for call in calls_of(graph))
+    return sum(joinable.joined_elements(call) for call in calls_of(graph))
+
+
+def runs_one_by_one(program: CompiledProgram) -> int | None:
+    """How often a program is run before several steps of its loops share kernels; None: always, as
+    that would change nothing."""
+    elements = program.joined_elements
     return ELEMENTS_ONE_BY_ONE // elements if elements else None
 
 
@@ -112,22 +122,28 @@ def compile_small(graph: FlatGraph) -> CompiledProgram:
         return without_collection(plans.lowered, graph)
 
     key = plan_cache.key_of(graph, "cpu, operation by operation")
-    return _from_disk_or(lowered, key, PROCESSOR.stored)
-
-
-def _from_disk_or(
-    lowered: Callable[[], CompiledProgram],
-    key: str | None,
-    stored: Callable[[Sequence[str]], list[Any]] | None,
-) -> CompiledProgram:
-    if key is not None and stored is not None:
-        plan = plan_cache.read(key, stored)
-        if plan is not None:
-            return CompiledProgram(plan)
-    program = lowered()
-    if key is not None:
-        plan_cache.write(key, program.plan)
+    program = None if key is None else plan_cache.read(key, build.stored)
+    if program is None:
+        program = lowered()
+        _keep(program, key)
     return program
+
+
+def _from_disk(
+    graph: FlatGraph, destination: Destination, reads: bool
+) -> tuple[str | None, CompiledProgram | None]:
+    """The key of the plan, and what is stored under it."""
+    if destination.stored is None:
+        return None, None
+    key = plan_cache.key_of(graph, destination.name)
+    if key is None or not reads:
+        return key, None
+    return key, plan_cache.read(key, destination.stored)
+
+
+def _keep(program: CompiledProgram, key: str | None) -> None:
+    if key is not None:
+        plan_cache.write(key, program)
 
 
 # Beyond, fusion pays at the first run: every operation here reads and writes memory, one thread

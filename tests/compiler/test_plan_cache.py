@@ -8,6 +8,7 @@ import pytest
 import numba_grad as ng
 from numba_grad.compiler import evaluate, pipeline, plan_cache, programs
 from numba_grad.compiler.building import build, cache
+from numba_grad.compiler.compiled_program import CompiledProgram
 from numba_grad.compiler.first_tier import plans
 from numba_grad.compiler.partition.flat_graph import Signatures, flatten
 from numba_grad.config import configure
@@ -190,7 +191,7 @@ def test_a_damaged_plan_counts_as_absent(lowered, damage):
 def test_a_plan_is_checked_when_it_is_read(kernel):
     steps = np.array([[kernel, 0, 1, 1]], np.int64)
     plan = Plan(steps, np.full(1, 7), np.zeros((0, 3), np.int64), (), 1, (((2,), F64),))
-    plan_cache.write("ab" * 32, plan)
+    plan_cache.write("ab" * 32, CompiledProgram(plan))
     assert cache.read("ab" * 32) is not None
     assert plan_cache.read("ab" * 32, build.stored) is None
 
@@ -209,7 +210,7 @@ def test_a_plan_without_one_of_its_kernels_counts_as_absent(lowered, monkeypatch
     x = np.linspace(0, 1, 34)
     expected = gradient_by_new_function(x)
     key = plan_cache.key_of(lowered[0], "cpu")
-    plan = plan_cache.read(key, build.stored)
+    plan = plan_cache.read(key, build.stored).plan
     cache.path_of(plan.kernels[0].key).unlink()
     forget_kernels()
     assert plan_cache.read(key, build.stored) is None
@@ -240,7 +241,7 @@ def test_a_plan_that_would_push_out_everything_else_is_not_written():
     words = np.random.default_rng(0).integers(0, 1 << 62, 1 << 12)
     plan = Plan(np.zeros((0, 4), np.int64), words, np.zeros((0, 3), np.int64), (), 0, ())
     with configure(cache_bytes=1 << 16):
-        plan_cache.write("ab" * 32, plan)
+        plan_cache.write("ab" * 32, CompiledProgram(plan))
         cache.write_waiting()
     assert not cache.contains("ab" * 32)
 
@@ -280,8 +281,10 @@ def test_all_of_a_plan_comes_back():
         symbols=("blas.dgemm", "pocketfft.fft.complex128"),
         sites=sites,
     )
-    plan_cache.write("ab" * 32, plan)
-    found = plan_cache.read("ab" * 32, build.stored)
+    plan_cache.write("ab" * 32, CompiledProgram(plan, joined_elements=1 << 40))
+    program = plan_cache.read("ab" * 32, build.stored)
+    assert program.joined_elements == 1 << 40
+    found = program.plan
     for name in ("steps", "words", "relocations"):
         np.testing.assert_array_equal(getattr(found, name), getattr(plan, name), strict=True)
     for name in ("kernels", "input_count", "outputs", "arena_bytes", "symbols", "sites"):

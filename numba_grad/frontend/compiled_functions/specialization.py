@@ -23,7 +23,7 @@ from numba_grad.compiler.backends import backend_of, copied_to, on_host
 from numba_grad.compiler.compiled_program import CompiledProgram, Destination
 from numba_grad.compiler.evaluate import evaluate, runner
 from numba_grad.compiler.partition.segments import LONGEST_WHOLE
-from numba_grad.compiler.programs import compile_program
+from numba_grad.compiler.programs import compile_program, runs_one_by_one
 from numba_grad.compiler.reference_engine import evaluate_with_numpy
 from numba_grad.config import config
 from numba_grad.errors import DeviceError, InternalError, explain
@@ -48,7 +48,7 @@ from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.rewrites.repeated_views import without_repeated_views
 
 _op_of = attrgetter("op")
-_SUM = OPS["sum"]
+_CONCATENATE, _SUM, _TRANSPOSE = OPS["concatenate"], OPS["sum"], OPS["transpose"]
 FEW_PLACES = 16  # that are named by an index array: an axis is written out of as many elements
 # Shorter index arrays are not looked at: to gather so few elements takes no time.
 FEWEST_PAIRS = 64
@@ -281,9 +281,10 @@ class Specialization:
     def _runner(self, compiled: Compiled) -> Callable[..., list[Any]]:
         """What runs a program, and after so many runs has it compiled again."""
         run = runner(compiled.program, compiled.device)
-        if compiled.program.runs is None:
+        runs = runs_one_by_one(compiled.program)
+        if runs is None:
             return run
-        left = itertools.count(compiled.program.runs, -1)
+        left = itertools.count(runs, -1)
 
         def counted(*values: Any) -> list[Any]:
             if next(left) == 0:
@@ -449,7 +450,7 @@ def _rules(nodes: Collection[Node], constants: Mapping[Node, Any]) -> list[Rule]
     if max(sizes, default=0) >= FEWEST_PAIRS:
         pairs = imported("numba_grad.compiler.passes.pairs_on_grids")
         rules.append(pairs.pairs_on_grids)
-    if OPS["concatenate"] in operations:
+    if any(map(_turns_a_stack, nodes)):
         windows = imported("numba_grad.compiler.passes.windows_in_a_row")
         if windows.has_windows_in_a_row(nodes):
             rules.append(windows.windows_in_a_row)
@@ -474,6 +475,11 @@ def _has_large_sums(nodes: Iterable[Node]) -> bool:
     sums = [x for x in nodes if x.op is _SUM and x.shape and len(x.params["axes"]) == 1]
     sizes = [x.inputs[0].type.size for x in sums if x.inputs]
     return sum(size >= FEWEST_SUMMED for size in sizes) > 1
+
+
+def _turns_a_stack(node: Node) -> bool:
+    """Whether this may be windows along two axes, of which the next operation makes one."""
+    return node.op is _TRANSPOSE and len(node.shape) > 2 and node.inputs[0].op is _CONCATENATE
 
 
 def _was_looked_at(x: Node) -> bool:

@@ -22,6 +22,7 @@ from numba_grad.frontend.inputs.arrays import (
     as_node,
     as_optional_dtype,
     has_tensors,
+    is_masked,
     is_scalar,
     is_stand_in,
     node_of,
@@ -128,7 +129,7 @@ def tensor(
     elif isinstance(obj, np.ndarray):
         if copy and is_tracing():
             # Closed over: read at each call.
-            node = as_node(obj if isinstance(obj, np.ma.MaskedArray) else obj.view(np.ndarray))
+            node = as_node(obj if is_masked(obj) else obj.view(np.ndarray))
     elif hasattr(obj, _ON_GPU):
         node = device_kind("cuda").node_from_interface(obj, copy)
     if node is None:

@@ -485,9 +485,14 @@ def own_array(value: ArrayLike, dtype: np.dtype | None = None, *, copy: bool = T
         return np.array(array, own, order="C", copy=True, subok=False)
 
 
+def is_masked(value: object) -> bool:
+    """Whether this is an array of `numpy.ma`: where nobody has imported that, which takes 10 ms,
+    there are none."""
+    return isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
+
+
 def _check_unmasked(value: ArrayLike) -> None:
-    # Where nobody has imported `numpy.ma`, which takes 10 ms, there are none.
-    if isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
+    if is_masked(value):
         raise DTypeError(
             explain(
                 "tensor",
