@@ -17,6 +17,9 @@ FEWEST_OF_MANY_OPERATIONS = 3
 LARGEST_OF_FEW_STEPS = 1 << 12
 # Where a step is a loop for the most part, so that written out it would be long.
 FEWEST_LONG_STEPS = 2
+# Passes from which on a loop in a step is one. Fewer than of other loops: the alternative is all
+# steps of the outer loop, one by one.
+FEWEST_PASSES = 8
 # Elements of a value inside of a step, where steps that were recorded one by one become a loop.
 LARGEST_VALUE = 256
 # In a compiled function of larger ones as well, from so many operations of a step on.

@@ -9,7 +9,7 @@ import pytest
 
 import numba_grad as ng
 import numba_grad.numpy as np
-from numba_grad.transforms.rerolling import repeated_steps
+from numba_grad.transforms.rerolling import repeated_steps, rerolling
 from tests.transforms.loop_programs import WAYS, Program, by_jit, slope, step_by_step
 from tests.transforms.test_random_rerolling import OPERATIONS
 
@@ -193,6 +193,54 @@ def test_kernels_do_not_depend_on_the_number_of_steps(loops: list[int]) -> None:
 
     assert sources(14, 20) == sources(30, 20) == sources(20, 45)
     assert loops
+
+
+# Steps whose loops write to arrays that the step makes are no loop, and their loops are.
+
+
+def forces_of_pairs(p: Any, data: Any) -> Any:
+    x = data[:8] * p[0] + p[1] * numpy.arange(8.0)[:, None]
+    for _ in range(4):
+        forces = np.zeros((8, 2))
+        for i in range(8):
+            for k in range(i + 1, 8):
+                away = x[i] - x[k]
+                force = p[2] / (1 + np.sum(away * away)) * away
+                forces[i] += force
+                forces[k] -= force
+        x = x + 0.01 * forces
+    return np.sum(x**2) * p[3]
+
+
+def sweeps_down_and_up(p: Any, data: Any) -> Any:
+    u, k = data[:30, 0], 0.2 + 0.1 * np.tanh(data[:30, 1])
+    for _ in range(4):
+        slopes, values, new = np.zeros(30), np.zeros(30), np.zeros(30)
+        slopes[0], values[0] = -k[0] / (1 + 2 * k[0]), u[0] / (1 + 2 * k[0])
+        for i in range(1, 30):
+            pivot = 1 + 2 * k[i] + k[i] * slopes[i - 1]
+            slopes[i] = -k[i] / pivot
+            values[i] = (u[i] + k[i] * values[i - 1]) / pivot
+        new[29] = values[29]
+        for i in range(28, -1, -1):
+            new[i] = values[i] - slopes[i] * new[i + 1]
+        u = new * p[0]
+    return np.sum(u**2)
+
+
+@pytest.mark.parametrize(("f", "steps"), [(forces_of_pairs, [28]), (sweeps_down_and_up, [29, 28])])
+def test_loops_one_after_the_other_in_steps_that_are_none(
+    f: Program,
+    steps: list[int],
+    given: list[numpy.ndarray],
+    loops: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rerolling, "_FEWEST_WITH_LOOPS_INSIDE", 64)
+    for found, expected in zip(by_jit(f, *given), step_by_step(f, *given), strict=True):
+        numpy.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
+    for count in steps:  # a step more or less stays as it is
+        assert sum(abs(x - count) <= 2 for x in loops) >= 4, loops
 
 
 def random_loops(seed: int) -> Program:

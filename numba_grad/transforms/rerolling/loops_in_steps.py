@@ -15,9 +15,6 @@ from numba_grad.ops.families import reshape
 from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.rerolling.rerolled import RerolledLoops
 
-# Passes from which on a loop in a step is one. Fewer than of other loops: the alternative is all
-# steps of the outer loop, one by one.
-FEWEST_PASSES = 8
 # Operations of a body that is looked through once more.
 _FEWEST_NODES = 96
 _RESHAPE, _CONCATENATE = OPS["reshape"], OPS["concatenate"]

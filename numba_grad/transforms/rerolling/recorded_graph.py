@@ -18,7 +18,7 @@ from numba_grad.graph.node import OPS, Node, leaf, record, recording
 from numba_grad.graph.survey import NodeSurvey
 from numba_grad.graph.types import Type
 from numba_grad.immutable import NamedTuple
-from numba_grad.transforms.loop_sizes import Limits
+from numba_grad.transforms.loop_sizes import FEWEST_PASSES, Limits
 from numba_grad.transforms.rerolling.assigned_rows import (
     BaseRow,
     RowAccess,
@@ -82,6 +82,7 @@ class RecordedGraph(GraphAsArrays):
         self.fewest_steps = limits.steps
         of_many = limits.steps_of_many
         self.fewest_of_many = limits.steps if of_many is None else of_many
+        self.longest_step: int | None = None  # in operations
         self.read_again: set[int] = set()  # reads of rows that were assigned
         self.read_within: dict[int, RowPart] = {}  # those of them that read a part of what was
         self.read_earlier: set[int] = set()  # and of others, that the array has had before
@@ -280,6 +281,13 @@ class RecordedGraph(GraphAsArrays):
             starts, shape = node.params["starts"], node.inputs[0].shape
             other.row_starts[number] = np.ravel_multi_index(starts, shape)
             other.are_elements[number] = True
+        return other
+
+    def with_loops_inside_of(self, steps: Steps) -> "RecordedGraph":
+        """The same, in which to look for the loops that such steps are for the most part."""
+        other = copy.copy(self)
+        other.longest_step = steps.period // FEWEST_PASSES
+        other.fewest = self.fewest // (len(self.nodes) // steps.period)
         return other
 
     def without(self, loops: Sequence[Steps]) -> "RecordedGraph":

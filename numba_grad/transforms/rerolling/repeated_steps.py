@@ -19,6 +19,7 @@ from numba_grad.graph.node import OPS
 from numba_grad.graph.types import CPU, MOST_WRITTEN_OUT, TupleType
 from numba_grad.transforms.loop_sizes import (
     FEWEST_LONG_STEPS,
+    FEWEST_PASSES,
     LARGEST_OF_FEW_STEPS,
     LARGEST_VALUE,
     LONG_STEP,
@@ -29,7 +30,6 @@ from numba_grad.transforms.rerolling.recorded_graph import RecordedGraph, Steps
 
 _WINDOW = 8  # consecutive operations, by which periods are looked for
 _PERIODS = 12  # that are looked at
-_MOST_INSIDE = 8  # times that a step may say the same: more are a loop of its own
 _SHORT = 600  # operations of a step that is compiled as a whole, whatever it repeats
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # of hashes: 2^64 by the golden ratio
 _SLICE = OPS["slice"]
@@ -39,10 +39,11 @@ def repetition(graph: RecordedGraph) -> Steps | None:
     """The steps that cover most of the graph; of almost equal ones, the shortest, as twice a
     period is one as well."""
     best: Steps | None = None
-    periods = _periods(graph)
+    longest = len(graph.nodes) if graph.longest_step is None else graph.longest_step
+    periods = [period for period in _periods(graph) if period <= longest]
     # Steps whose halves or thirds are alike, as those of Heun and Runge, have no operation
     # that is found again at the distance of a step first.
-    multiples = [k * period for k in (2, 3, 4, 5, 6) for period in periods[:3]]
+    multiples = [k * x for k in (2, 3, 4, 5, 6) for x in periods[:3] if k * x <= longest]
     for period in dict.fromkeys([*periods, *multiples]):
         covered = 0 if best is None else best.end - best.first
         if period in multiples and 10 * covered > 8 * len(graph.nodes):
@@ -118,7 +119,7 @@ def _period_inside(graph: RecordedGraph, steps: Steps, periods: Sequence[int]) -
     """The distance at which half of a step and more repeats itself many times, or 0."""
     signatures = graph.signatures[steps.first : steps.first + steps.period]
     for period in periods:
-        if _MOST_INSIDE * period <= steps.period:
+        if FEWEST_PASSES * period <= steps.period:
             repeated = _longest_run(signatures[:-period] == signatures[period:])[1]
             if 2 * repeated > steps.period:
                 return period

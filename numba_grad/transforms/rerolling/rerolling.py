@@ -27,14 +27,15 @@ from numba_grad.ops.control import several_results
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.control_flow.loops import loop
-from numba_grad.transforms.loop_sizes import MOST_LOOPS, Limits, distance_of_samples
+from numba_grad.transforms.loop_sizes import (
+    FEWEST_PASSES,
+    MOST_LOOPS,
+    Limits,
+    distance_of_samples,
+)
 from numba_grad.transforms.rerolling.assigned_rows import RowAccess, row_axis
 from numba_grad.transforms.rerolling.body_of_step import BodyOfStep, Read
-from numba_grad.transforms.rerolling.loops_in_steps import (
-    FEWEST_PASSES,
-    in_runs,
-    with_loops_inside,
-)
+from numba_grad.transforms.rerolling.loops_in_steps import in_runs, with_loops_inside
 from numba_grad.transforms.rerolling.order_of_steps import other_orders
 from numba_grad.transforms.rerolling.recorded_graph import RecordedGraph, Steps
 from numba_grad.transforms.rerolling.repeated_steps import (
@@ -61,6 +62,9 @@ if TYPE_CHECKING:
 
 _LONGEST_DELAY = 8  # steps back that a step may read
 _MOST_LEFT = 6  # steps at either end that stay as they are
+# Operations of a compiled function from which on loops are worth while that follow one another in
+# steps which are no loop: below, to compile them takes longer than what their steps have in common.
+_FEWEST_WITH_LOOPS_INSIDE = 4096
 _ONE_SEGMENT = 600  # operations that are compiled as a whole, whatever they repeat
 
 
@@ -131,12 +135,14 @@ def _loop_of(
 ) -> RerolledLoops | None:
     """The first that can be made a loop of: steps as they are; where these are less than half of
     the graph, steps that may read any row, in a compiled function also any element. What is found
-    so comes first if it is more than twice as long."""
+    so comes first if it is more than twice as long. Of steps that are loops for the most part, and
+    cannot be one, the loops, one after the other."""
+    is_compiled = limits.largest_row is not None
     candidates = [_Candidate(recorded, repetition(recorded), limits)]
     reads_rows = bool((recorded.row_accesses == RowAccess.READS).any())
     freeing: list[Callable[[], RecordedGraph | None]] = []
     freeing += [recorded.with_any_rows] if reads_rows else []
-    if limits.largest_row is not None:
+    if is_compiled:
         freeing.append(recorded.with_any_elements)
     for freed in freeing:
         longest = max([candidate.size for candidate in candidates])
@@ -150,42 +156,49 @@ def _loop_of(
         own = limits._replace(nodes=max(limits.nodes, _ONE_SEGMENT))
         found = _Candidate(free, repetition(free), own)
         candidates.insert(0 if found.size > 2 * longest else len(candidates), found)
-    for graph, steps, limits in candidates:
+    for graph, steps, own in candidates:
         if steps is None or not is_worth_while(graph, steps):
             continue
-        made = _Loop(graph, steps, known, limits).made()
-        if made is not None:
-            return _with_loops_beside(made, graph, steps, known, limits)
+        found = _loops_like(graph, steps, known, own)
+        if found is not None:
+            return found
+    if is_compiled and len(recorded.nodes) < _FEWEST_WITH_LOOPS_INSIDE:
+        return None
+    for _, steps, _ in candidates:
+        if steps is not None and steps.inner_period:
+            return _loop_of(recorded.with_loops_inside_of(steps), known, limits)
     return None
 
 
-def _with_loops_beside(
-    made: Rerolled,
+def _loops_like(
     graph: RecordedGraph,
     steps: Steps,
     known: Callable[[CallTarget], CallTarget],
     limits: Limits,
-) -> RerolledLoops:
-    """The loop that was found, and others of the graph, as the inner loops of two are, of which no
-    two go equally far. There may be as many as the outer loop has steps, and to look for one in a
-    graph takes as long as for the first."""
-    found = [(steps.first, made)]
+) -> RerolledLoops | None:
+    """The loop of these steps, if it is one, and others of the graph, as the inner loops of two
+    are, of which no two go equally far. There may be as many as the outer loop has steps, and to
+    look for one in a graph takes as long as for the first."""
+    found: list[tuple[int, Rerolled]] = []
     # By serial numbers one says what comes after another.
     may_be_more = 2 * (steps.end - steps.first) < len(graph.nodes) and not graph.moved
-    rest = graph if may_be_more and graph.are_in_order_of_recording else None
-    while rest is not None:
-        alike = steps_alike(rest, steps)
-        loops = [(x.first, _Loop(rest, x, known, limits).made()) for x in alike]
-        found += [(first, each) for first, each in loops if each is not None]
-        rest = rest.without([steps, *alike])
-        following = repetition(rest)
-        if following is None or not is_worth_while(rest, following):
+    may_be_more = may_be_more and graph.are_in_order_of_recording
+    while True:
+        alike = steps_alike(graph, steps) if may_be_more else []
+        # Alike ones may be as many operations as one alone must be.
+        own = limits._replace(nodes=limits.nodes // (1 + len(alike)))
+        made = _Loop(graph, steps, known, own).made()
+        if made is None:
+            break
+        loops = [(x.first, _Loop(graph, x, known, own).made()) for x in alike]
+        found += [(steps.first, made), *[(first, x) for first, x in loops if x is not None]]
+        graph = graph.without([steps, *alike])
+        following = repetition(graph) if may_be_more else None
+        if following is None or not is_worth_while(graph, following):
             break
         steps = following
-        another = _Loop(rest, steps, known, limits).made()
-        if another is None:
-            break
-        found.append((steps.first, another))
+    if not found:
+        return None
     (_, first), *later = sorted(found, key=itemgetter(0))
     together = RerolledLoops(first)
     for _, each in later:
