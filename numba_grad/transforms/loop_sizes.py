@@ -27,6 +27,7 @@ LONG_STEP = 24
 # One after the other, in a function. So where a loop stays as it is, and its derivative comes with
 # it, a part of either is no loop.
 MOST_LOOPS = 3
+LONGEST_DELAY = 8  # steps back that a step may read
 # Rows of an array that each step reads at once, and that the steps carry then.
 LONGEST_WINDOW = 8
 

@@ -9,7 +9,7 @@ import pytest
 
 import numba_grad as ng
 import numba_grad.numpy as np
-from numba_grad.transforms.rerolling import repeated_steps, rerolling
+from numba_grad.transforms.rerolling import repeated_steps
 from tests.transforms.loop_programs import WAYS, Program, by_jit, slope, step_by_step
 from tests.transforms.test_random_rerolling import OPERATIONS
 
@@ -234,9 +234,7 @@ def test_loops_one_after_the_other_in_steps_that_are_none(
     steps: list[int],
     given: list[numpy.ndarray],
     loops: list[int],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rerolling, "_FEWEST_WITH_LOOPS_INSIDE", 64)
     for found, expected in zip(by_jit(f, *given), step_by_step(f, *given), strict=True):
         numpy.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
     for count in steps:  # a step more or less stays as it is

@@ -27,7 +27,7 @@ from numba_grad.transforms.rerolling.assigned_rows import (
     rows_read_again,
 )
 from numba_grad.transforms.rerolling.graph_as_arrays import GraphAsArrays, NewSignatures
-from numba_grad.transforms.rerolling.signatures import types_of_numbers
+from numba_grad.transforms.rerolling.signatures import is_small, types_of_numbers
 
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
@@ -90,6 +90,9 @@ class RecordedGraph(GraphAsArrays):
         self.base_rows: dict[BaseRow, int] = {}  # those that no step has assigned, as numbers
         self.moved: Collection[Node] = ()  # what stands before others that were recorded earlier
         self.any_rows = False  # whether each step may read any row of an array
+        # Of nodes, what tells apart those that steps may read one after the other where these were
+        # recorded before them; 0 of others.
+        self.node_types: np.ndarray | None = None
         # Reads of one element, whose row is the place in all of the array.
         self.are_elements = np.zeros(len(order), bool)
         if (self.row_accesses == RowAccess.ASSIGNS).any():
@@ -281,6 +284,19 @@ class RecordedGraph(GraphAsArrays):
             starts, shape = node.params["starts"], node.inputs[0].shape
             other.row_starts[number] = np.ravel_multi_index(starts, shape)
             other.are_elements[number] = True
+        return other
+
+    def with_results_before(self, fewest: int) -> "RecordedGraph":
+        """The same, whose steps may each read another one of what was recorded before them, as the
+        items of a list: `ws = [f(k) for k in range(n)]`."""
+        other = copy.copy(self)
+        codes: dict[tuple[Type, bool], int] = {}
+        other.node_types = np.zeros(len(self.nodes), np.int64)
+        other.fewest = fewest
+        for number, x in enumerate(self.nodes):
+            if is_small(x):
+                key = x.type, x.requires_grad
+                other.node_types[number] = codes.setdefault(key, len(codes) + 1)
         return other
 
     def with_loops_inside_of(self, steps: Steps) -> "RecordedGraph":

@@ -23,6 +23,7 @@ from numba_grad.transforms.loop_sizes import (
     LARGEST_OF_FEW_STEPS,
     LARGEST_VALUE,
     LONG_STEP,
+    LONGEST_DELAY,
     MANY_OPERATIONS,
 )
 from numba_grad.transforms.rerolling.assigned_rows import UPDATE, RowAccess
@@ -43,7 +44,11 @@ def repetition(graph: RecordedGraph) -> Steps | None:
     periods = [period for period in _periods(graph) if period <= longest]
     # Steps whose halves or thirds are alike, as those of Heun and Runge, have no operation
     # that is found again at the distance of a step first.
-    multiples = [k * x for k in (2, 3, 4, 5, 6) for x in periods[:3] if k * x <= longest]
+    multiples = [k * x for k in (2, 3, 4, 5, 6) for x in periods[:3]]
+    # And steps of a loop that read what a pass of the loop around it has computed before, as the
+    # row above in a table, may all be alike.
+    multiples += [k * x for x in periods[:1] for k in _frequent_delays(graph, x)]
+    multiples = [x for x in multiples if x <= longest]
     for period in dict.fromkeys([*periods, *multiples]):
         covered = 0 if best is None else best.end - best.first
         if period in multiples and 10 * covered > 8 * len(graph.nodes):
@@ -145,6 +150,18 @@ def _periods(graph: RecordedGraph) -> list[int]:
     return frequent[counts[frequent] > 0].tolist()
 
 
+def _frequent_delays(graph: RecordedGraph, period: int) -> list[int]:
+    """How many steps of this period back operations read most often, where that is too far for a
+    loop of these."""
+    readers = np.repeat(np.arange(len(graph.nodes)), graph.arities)
+    distances = (readers - graph.inputs)[graph.inputs >= 0]
+    delays = distances // period
+    delays = delays[(delays > LONGEST_DELAY) & (distances <= len(graph.nodes) // FEWEST_LONG_STEPS)]
+    counts = np.bincount(delays)
+    frequent = np.argsort(-counts, kind="stable")[:3]
+    return [k + more for k in frequent[counts[frequent] > 0].tolist() for more in (0, 1)]
+
+
 def _steps(graph: RecordedGraph, period: int) -> Steps | None:
     """The longest repetition at this distance."""
     start, run = _longest_run(_repeats(graph, period))
@@ -213,8 +230,13 @@ def _kinds(
     is_equal = here == there
     is_number = (graph.input_types[own] != 0) & (graph.input_types[own] == graph.input_types[later])
     of_step = (there - here == period) & (here >= 0)
+    is_before = is_equal & ~is_number
+    if graph.node_types is not None:
+        are_before = (here >= 0) & (there >= 0) & (here < start) & (there < start) & ~of_step
+        types = graph.node_types[here.clip(0)], graph.node_types[there.clip(0)]
+        is_before |= are_before & (types[0] != 0) & (types[0] == types[1])
     # One of them, or none.
-    kind = of_step + 2 * (is_equal & ~is_number) + 3 * is_number
+    kind = of_step + 2 * is_before + 3 * is_number
     # Arrays that are read at each call have the same distance in memory.
     move = np.where(is_number, graph.input_offsets[later] - graph.input_offsets[own], 0)
     weighted = kind * graph.input_weights[own] + move * graph.offset_weights[own]

@@ -29,13 +29,18 @@ from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.control_flow.loops import loop
 from numba_grad.transforms.loop_sizes import (
     FEWEST_PASSES,
+    LONGEST_DELAY,
     MOST_LOOPS,
     Limits,
     distance_of_samples,
 )
 from numba_grad.transforms.rerolling.assigned_rows import RowAccess, row_axis
 from numba_grad.transforms.rerolling.body_of_step import BodyOfStep, Read
-from numba_grad.transforms.rerolling.loops_in_steps import in_runs, with_loops_inside
+from numba_grad.transforms.rerolling.loops_in_steps import (
+    in_runs,
+    one_after_the_other,
+    with_loops_inside,
+)
 from numba_grad.transforms.rerolling.order_of_steps import other_orders
 from numba_grad.transforms.rerolling.recorded_graph import RecordedGraph, Steps
 from numba_grad.transforms.rerolling.repeated_steps import (
@@ -60,11 +65,13 @@ from numba_grad.transforms.rerolling.written_parts import WrittenPart, parts_wri
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
 
-_LONGEST_DELAY = 8  # steps back that a step may read
 _MOST_LEFT = 6  # steps at either end that stay as they are
 # Operations of a compiled function from which on loops are worth while that follow one another in
 # steps which are no loop: below, to compile them takes longer than what their steps have in common.
 _FEWEST_WITH_LOOPS_INSIDE = 4096
+# The same of loops whose steps read one after the other what no loop has left: to put it together,
+# and its cotangents apart, is an operation for each.
+_FEWEST_WITH_RESULTS_BEFORE = 1 << 14
 _ONE_SEGMENT = 600  # operations that are compiled as a whole, whatever they repeat
 
 
@@ -162,7 +169,10 @@ def _loop_of(
         found = _loops_like(graph, steps, known, own)
         if found is not None:
             return found
-    if is_compiled and len(recorded.nodes) < _FEWEST_WITH_LOOPS_INSIDE:
+    count = len(recorded.nodes)
+    if is_compiled and count >= _FEWEST_WITH_RESULTS_BEFORE and recorded.node_types is None:
+        return _loop_of(recorded.with_results_before(limits.nodes), known, limits)
+    if is_compiled and count < _FEWEST_WITH_LOOPS_INSIDE:
         return None
     for _, steps, _ in candidates:
         if steps is not None and steps.inner_period:
@@ -230,7 +240,7 @@ class _Loop(ResultsOfSteps):
                     return None
                 self._classify()
                 reads = self._reads_of_others()
-                if any(delay > _LONGEST_DELAY for _, delay in self.carried):
+                if any(delay > LONGEST_DELAY for _, delay in self.carried):
                     return None
                 if not self._assigns_well(reads):
                     return None
@@ -346,6 +356,8 @@ class _Loop(ResultsOfSteps):
         if recorded.is_read_at_calls(numbers[0]):
             assert recorded.read_at_calls is not None
             return recorded.read_at_calls.array_of(numbers)
+        if int(self._column(self.steps.first + run[0][0], run[0][1])[0]) >= 0:
+            return one_after_the_other(numbers)
         return leaf(np.array([x.value for x in numbers], numbers[0].dtype))
 
     def _rows_read(self, run: list[Reads]) -> Node | None:

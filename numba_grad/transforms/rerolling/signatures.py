@@ -134,7 +134,7 @@ def types_of_numbers(
         if x.op not in HOLDING or x.value is None or x.requires_grad:
             continue
         type = x.type
-        if type.size > LARGEST_VALUE or type.device != CPU:
+        if not is_small(x):
             continue
         place = None if read_at_calls is None else read_at_calls.place_of(x)
         if place is not None:
@@ -142,6 +142,12 @@ def types_of_numbers(
         key = id(type) if place is None else (id(type), place[0])
         found[k] = codes.setdefault(key, len(codes) + 1)
     return found, offsets
+
+
+def is_small(node: Node) -> bool:
+    """Whether each step may have another one of its kind, from which an array is made."""
+    type = node.type
+    return type.__class__ is not TupleType and type.size <= LARGEST_VALUE and type.device == CPU
 
 
 def is_fit(node: Node, largest: int) -> bool:

@@ -136,8 +136,10 @@ class Comparison:
             if (place, k) not in self.sequences or self._move(place):
                 return recorded.is_same_value(number, x)
             self.found.numbers[place, k] = number
+            if max(number, x) >= 0:
+                return False
             move = self.steps_back * (recorded.offset(x) - recorded.offset(y))
-            return number < 0 and recorded.is_number(number, like=x, move=move)
+            return recorded.is_number(number, like=x, move=move)
         if x >= first:
             self._open.append((x - first, number))
             return True

@@ -185,7 +185,9 @@ class StepsOfLoop:
     def _is_sequence_of_numbers(self, number: int, k: int) -> bool:
         """Whether an input is another number, or another small array, in each step."""
         column = self._column(number, k)
-        return column[0] < 0 and bool((column != column[0]).any())
+        if column[0] >= 0 and (self.recorded.node_types is None or column[0] >= self.steps.first):
+            return False
+        return bool((column != column[0]).any())
 
     def _column(self, number: int, k: int) -> np.ndarray:
         """One input, in all steps."""
