@@ -288,7 +288,7 @@ class RecordedGraph(GraphAsArrays):
 
     def with_results_before(self, fewest: int) -> "RecordedGraph":
         """The same, whose steps may each read another one of what was recorded before them, as the
-        items of a list: `ws = [f(k) for k in range(n)]`."""
+        items of a list: `ws = [f(k) for k in range(n)]`; loops of so many operations at least."""
         other = copy.copy(self)
         codes: dict[tuple[Type, bool], int] = {}
         other.node_types = np.zeros(len(self.nodes), np.int64)
@@ -299,11 +299,12 @@ class RecordedGraph(GraphAsArrays):
                 other.node_types[number] = codes.setdefault(key, len(codes) + 1)
         return other
 
-    def with_loops_inside_of(self, steps: Steps) -> "RecordedGraph":
-        """The same, in which to look for the loops that such steps are for the most part."""
+    def with_loops_inside_of(self, steps: Steps, fewest: int) -> "RecordedGraph":
+        """The same, in which to look for the loops that such steps are for the most part, of so
+        many operations at least."""
         other = copy.copy(self)
         other.longest_step = steps.period // FEWEST_PASSES
-        other.fewest = self.fewest // (len(self.nodes) // steps.period)
+        other.fewest = max(fewest, self.fewest // (len(self.nodes) // steps.period))
         return other
 
     def without(self, loops: Sequence[Steps]) -> "RecordedGraph":

@@ -67,8 +67,10 @@ if TYPE_CHECKING:
 
 _MOST_LEFT = 6  # steps at either end that stay as they are
 # Operations of a compiled function from which on loops are worth while that follow one another in
-# steps which are no loop: below, to compile them takes longer than what their steps have in common.
+# steps which are no loop, and of each of these: below, to compile them takes longer than what their
+# steps have in common.
 _FEWEST_WITH_LOOPS_INSIDE = 4096
+_FEWEST_INSIDE = 512
 # The same of loops whose steps read one after the other what no loop has left: to put it together,
 # and its cotangents apart, is an operation for each.
 _FEWEST_WITH_RESULTS_BEFORE = 1 << 14
@@ -171,12 +173,15 @@ def _loop_of(
             return found
     count = len(recorded.nodes)
     if is_compiled and count >= _FEWEST_WITH_RESULTS_BEFORE and recorded.node_types is None:
-        return _loop_of(recorded.with_results_before(limits.nodes), known, limits)
+        found = _loop_of(recorded.with_results_before(limits.nodes), known, limits)
+        if found is not None:
+            return found
     if is_compiled and count < _FEWEST_WITH_LOOPS_INSIDE:
         return None
     for _, steps, _ in candidates:
         if steps is not None and steps.inner_period:
-            return _loop_of(recorded.with_loops_inside_of(steps), known, limits)
+            fewest = _FEWEST_INSIDE if is_compiled else 0
+            return _loop_of(recorded.with_loops_inside_of(steps, fewest), known, limits)
     return None
 
 
