@@ -349,3 +349,39 @@ def test_random_sides(seed):
 
     rng_bits = rng.integers(2, size=16)
     assert_same_gradients(stepped(step, 2), U, K)
+
+
+def test_what_is_made_of_much_is_not_followed_to_its_end(monkeypatch):
+    # Populations that move, in a list: each sum of them holds all that were added before.
+    def work(count):
+        velocities = [(k % 3 - 1, k // 3 % 3 - 1) for k in range(count)]
+
+        def f(u):
+            populations = [u * (1 + 0.1 * k) for k in range(count)]
+            for _ in range(3):
+                density = sum(populations)
+                flows = [
+                    sum(c[axis] * x for c, x in zip(velocities, populations, strict=True))
+                    for axis in range(2)
+                ]
+                moved = []
+                for c, x in zip(velocities, populations, strict=True):
+                    along = (c[0] * flows[0] + c[1] * flows[1]) / density
+                    x = x - 0.5 * (x - 0.1 * density * (1 + along + 0.5 * along * along))
+                    moved.append(ng.roll(ng.roll(x, c[0], axis=0), c[1], axis=1))
+                populations = moved
+            return ng.sum(populations[1] ** 2)
+
+        looks = []
+        source = shared_with_neighbours._Regions.source
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                shared_with_neighbours._Regions,
+                "source",
+                lambda *given: looks.append(1) or source(*given),
+            )
+            ng.jit(ng.grad(f)).lower(np.ones((20, 20)))
+        return len(looks)
+
+    # What is too much for a rim is not looked through: else 740.
+    assert 0 < work(9) < 300

@@ -207,14 +207,16 @@ class _Regions:
         self.ends = {x for x in in_parts & whole if x.op is _CONCATENATE}.union(fixed)
         self.looked_at = 0
         self.reads_joined = False
-        self._places: dict[Node, dict[Node, list[Shape]]] = {}
+        self._places: dict[Node, dict[Node, list[Shape]] | None] = {}
         self._is_read_through: dict[Node, bool] = {}
         self._relations: dict[tuple[Node, Shape, Node, Shape, Shape], tuple[int, bool]] = {}
 
     def shared(self, node: Node, source: Node) -> _Shared | None:
         """How `node` is `source` one place away."""
+        if not self.has_small_rim(node):
+            return None
         place = self.distance(node, source)
-        if place is None or self.operations_of_rim(node) > _MOST_RECORDED:
+        if place is None:
             return None
         axis, step = place
         count, origin = node.shape[axis], (0,) * len(node.shape)
@@ -238,6 +240,8 @@ class _Regions:
         """The axis along which all that one reads in the middle is one place from what the other
         one reads of the same arrays, and in which direction."""
         own, others = self.places(node), self.places(source)
+        if own is None or others is None:
+            return None
         away: set[Shape] = set()
         for x in own.keys() & others.keys():
             if len(own[x]) != len(others[x]):
@@ -252,24 +256,32 @@ class _Regions:
             return None
         return axes[0], by[axes[0]]
 
-    def places(self, node: Node) -> dict[Node, list[Shape]]:
-        """Which elements the one in the middle of `node` is made of, by array."""
-        found = self._places.get(node)
-        if found is None:
-            found = self._places[node] = defaultdict(list)
-            ones = (1,) * len(node.shape)
-            stack = [(x, tuple([n // 2 for n in node.shape])) for x in node.inputs]
-            while stack:
-                x, at = stack.pop()
-                if x.shape != node.shape:
-                    continue  # stretched: the same for several
-                x, at, _ = self.source(x, at, ones)
-                if self.is_own(x):
-                    stack += [(y, at) for y in x.inputs]
-                else:
-                    found[x].append(at)
-            for at in found.values():
-                at.sort()
+    def places(self, node: Node) -> dict[Node, list[Shape]] | None:
+        """Which elements the one in the middle of `node` is made of, by array; None if of more than
+        can be compared."""
+        if node not in self._places:
+            self._places[node] = self._places_of(node)
+        return self._places[node]
+
+    def _places_of(self, node: Node) -> dict[Node, list[Shape]] | None:
+        found: dict[Node, list[Shape]] = defaultdict(list)
+        ones = (1,) * len(node.shape)
+        stack = [(x, tuple([n // 2 for n in node.shape])) for x in node.inputs]
+        looked_at = 0
+        while stack:
+            looked_at += 1
+            if looked_at > _MOST_LOOKS:
+                return None
+            x, at = stack.pop()
+            if x.shape != node.shape:
+                continue  # stretched: the same for several
+            x, at, _ = self.source(x, at, ones)
+            if self.is_own(x):
+                stack += [(y, at) for y in x.inputs]
+            else:
+                found[x].append(at)
+        for places in found.values():
+            places.sort()
         return found
 
     def relation(self, a: Node, at: Shape, b: Node, there: Shape, sizes: Shape) -> int:
@@ -385,14 +397,16 @@ class _Regions:
         """What `computed` leaves as it is."""
         return [x for x in self._made_of(node) if not self.is_own(x)]
 
-    def operations_of_rim(self, node: Node) -> int:
-        """With a slice for each operand that is not computed."""
-        return 1 + len(self._made_of(node))
+    def has_small_rim(self, node: Node) -> bool:
+        """Whether it is few operations, with a slice for each operand that is not computed."""
+        return len(self._made_of(node)) < _MOST_RECORDED
 
     def _made_of(self, node: Node) -> list[Node]:
-        """The operands of what only `node` is made of."""
+        """The operands of what only `node` is made of, or as many as say that these are many."""
         found = [*node.inputs]
         for x in found:
+            if len(found) >= _MOST_RECORDED:
+                break
             if self.is_own(x):
                 found += x.inputs
         return found
