@@ -381,6 +381,36 @@ def test_gradients_are_those_of_the_steps(
     assert f in OTHERS or loops
 
 
+def systems_in_steps(p: Any, data: Any) -> Any:
+    y, total = p[:2], 0.0
+    for k in range(40):
+        matrix = np.eye(2) * (2.0 + p[2]) + 0.1 * np.outer(y, data[k])
+        root = np.linalg.cholesky(matrix @ matrix.T + np.eye(2))
+        y = np.linalg.solve(root, y + data[k]) * 0.5
+        total = total + np.log(np.linalg.det(matrix)) + np.sum(np.diag(root)) * p[3]
+    return total + np.sum(y**2)
+
+
+def values_of_matrices_in_steps(p: Any, data: Any) -> Any:
+    stretch = np.reshape(p, (2, 2)) * 0.1
+    state, energy = np.eye(2), 0.0
+    for k in range(40):
+        state = state + 0.1 * stretch @ state + 0.01 * np.outer(data[k], data[k])
+        energy = energy + np.sum((np.linalg.svd(state + np.diag(p[:2]))[1] - 1.0) ** 2)
+        state = state @ np.linalg.inv(np.eye(2) + 0.1 * state.T)
+    return energy + np.linalg.eigvalsh(state + state.T)[1]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("f", [systems_in_steps, values_of_matrices_in_steps])
+def test_linear_algebra_in_steps(
+    f: Program, way: str, given: list[numpy.ndarray], loops: list[int]
+) -> None:
+    for found, expected in zip(WAYS[way](f, *given), step_by_step(f, *given), strict=True):
+        numpy.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-11)
+    assert max(loops) >= 38
+
+
 def arrays_in_a_list(p: Any, data: Any) -> Any:
     """A part at the same place of another array in each step, and the next row of one array."""
     arrays = [ng.tensor(numpy.sin(numpy.arange(k, k + 3.0))) for k in range(60)]

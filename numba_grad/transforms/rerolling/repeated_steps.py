@@ -34,6 +34,7 @@ _PERIODS = 12  # that are looked at
 _SHORT = 600  # operations of a step that is compiled as a whole, whatever it repeats
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # of hashes: 2^64 by the golden ratio
 _SLICE = OPS["slice"]
+_LIBRARY = frozenset(["contraction", "library"])  # what BLAS and LAPACK compute
 
 
 def repetition(graph: RecordedGraph) -> Steps | None:
@@ -85,7 +86,7 @@ def is_worth_while(graph: RecordedGraph, steps: Steps) -> bool:
         return True
     families = [x.op.family for x in step]
     operations = sum(family in ("elementwise", "reduction") for family in families)
-    return operations >= LONG_STEP and "contraction" not in families
+    return operations >= LONG_STEP and _LIBRARY.isdisjoint(families)
 
 
 def are_enough(graph: RecordedGraph, steps: Steps) -> bool:

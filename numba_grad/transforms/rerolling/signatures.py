@@ -28,7 +28,18 @@ from numba_grad.transforms.rerolling.assigned_rows import (
 if TYPE_CHECKING:
     from numba_grad.transforms.read_at_calls import ReadAtCalls
 
-_FAMILIES = {"elementwise", "movement", "reduction", "literal", "contraction", "indexing"}
+_FAMILIES = frozenset(
+    [
+        "contraction",
+        "elementwise",
+        "indexing",
+        "iota",
+        "library",
+        "literal",
+        "movement",
+        "reduction",
+    ]
+)
 _OF_POINTS, _ALSO_OF_POINTS = ("elementwise", "literal"), ("broadcast_to", "reshape", "sum")
 _SLICE = OPS["slice"]
 
