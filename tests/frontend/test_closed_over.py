@@ -966,6 +966,62 @@ def test_functions_of_classes_that_are_replaced():
     assert _traces_of(lambda x: model.scaled(model.shifted(x))) == 1
 
 
+@dataclasses.dataclass
+class Wire:
+    length: object
+    law: Callable = dataclasses.field(metadata={"static": True})
+    stiffness = 2.0
+
+    def energy(self):
+        return self.law(self.length) * self.stiffness * options["scale"]
+
+    def __neg__(self):
+        return self.energy()
+
+
+class Ends(collections.namedtuple("Ends", "first second")):
+    def difference(self):
+        return (self.first - self.second) * options["scale"]
+
+
+def test_classes_and_static_fields_of_arguments_that_are_containers(monkeypatch):
+    exponents = [2]
+
+    def law(x):
+        return x ** exponents[0]
+
+    def f(given):
+        spring, pair = given["spring"], given["pair"]
+        return spring.energy() - pair.difference() + (-spring)
+
+    jitted = ng.jit(f)
+    given = {"spring": Wire(X, law), "pair": Ends(X, 1.0)}
+    changes = [
+        lambda: None,
+        lambda: monkeypatch.setitem(options, "scale", 3.0),
+        lambda: monkeypatch.setattr(Wire, "stiffness", 5.0),
+        lambda: exponents.__setitem__(0, 3),
+        lambda: monkeypatch.setattr(Ends, "difference", lambda self: self.first),
+        lambda: monkeypatch.setattr(Wire, "__neg__", lambda self: self.length),
+    ]
+    for change in changes:
+        change()
+        for _ in range(2):
+            np.testing.assert_array_equal(jitted(given), f(given))
+
+
+def test_counts_that_classes_of_arguments_keep(monkeypatch):
+    class Counting(collections.namedtuple("Counting", "x")):
+        calls = 0
+
+        def scaled(self):
+            Counting.calls += 1
+            return self.x * Counting.calls
+
+    jitted = ng.jit(lambda given: given.scaled())
+    assert [float(jitted(Counting(2.0))) for _ in range(4)] == [2.0, 4.0, 6.0, 8.0]
+
+
 def test_what_a_weak_reference_shows():
     class Model:
         rate = 2.0

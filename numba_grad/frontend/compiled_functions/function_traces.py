@@ -86,10 +86,11 @@ class FunctionTrace:
         self._name = name
         self._dynamic = dynamic
         self._stand_ins = StandIns(places)
-        self._guard = guard_of(f, dynamic.static)
+        around = dynamic.around
+        self._guard = guard_of(f, around)
         if not self._guard.is_complete:
             warn_at_calling_line(_too_much_around(name), TracingWarning)
-        self._around = Surroundings.of(f, dynamic.static)
+        self._around = Surroundings.of(f, around)
 
     def run(self, function: Callable[..., Any], wants_grad: list[bool]) -> Specialization:
         """What running `function` gives, which is `f`, or `f` rewritten.

@@ -483,11 +483,12 @@ class _Survey:
         for name, found in list(vars(cls).items()):
             is_operator = name.startswith("__") and name.endswith("__")
             if is_operator:
-                if isinstance(found, types.FunctionType) and name not in _NOT_OPERATORS:
-                    self.follow(found, receiver)
-            elif not self._named.is_attribute_read(name, found):
+                is_read = isinstance(found, types.FunctionType) and name not in _NOT_OPERATORS
+            else:
+                is_read = self._named.is_attribute_read(name, found)
+            if not is_read:
                 continue
-            elif isinstance(found, _OF_METHODS):
+            if isinstance(found, _OF_METHODS):
                 self._method(cls, name, found, receiver)
             elif isinstance(found, types.MemberDescriptorType):
                 continue
