@@ -603,6 +603,79 @@ def test_gradients_that_flow_through_calls_are_those_of_the_arrays_now():
     np.testing.assert_array_equal(f(X), 3 * (X**2).sum())
 
 
+def _in_each_step(x, tensors):
+    for w in tensors:
+        x = np.sin(x) * w + 0.1 * x
+    return np.sum(x)
+
+
+def _selected_in_each_step(x, tensors):
+    y = np.concatenate([x, x])
+    masks = np.array([[1, 1, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0]], bool)
+    for k, w in enumerate(tensors):
+        y = y * 0.99
+        mask = masks[k % 2]
+        y[mask] = y[mask] * 0.5 * np.sin(y[mask]) + w
+    return np.sum(y)
+
+
+def _of_rows_of_different_lengths(x, tensors):
+    z = np.concatenate([x] * 10)
+    return sum(np.sum(np.sin(z[k + 1 :] - z[k]) * w) for k, w in enumerate(tensors[:25]))
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, ng.grad])
+@pytest.mark.parametrize(
+    ("f", "made"),
+    [
+        (_in_each_step, lambda k: 1 / (2 + k)),
+        (_in_each_step, lambda k: 0.5),
+        (_in_each_step, lambda k: [0.5, 0.25, 1 / (2 + k)]),
+        (_selected_in_each_step, lambda k: [0.5] * (3 - k % 2)),
+        (_of_rows_of_different_lengths, lambda k: 1 / (2 + k)),
+    ],
+)
+def test_tensors_of_steps_that_become_a_loop_are_read_at_each_call(f, made, transform):
+    tensors = [ng.tensor(made(k)) for k in range(40)]
+    jitted = ng.jit(lambda x: transform(lambda x: f(x, tensors))(x))
+    for _ in range(3):
+        values = [np.array(w) for w in tensors]
+        expected = transform(lambda x, values=values: f(x, values))(ng.tensor(X))
+        np.testing.assert_allclose(jitted(X), expected, rtol=1e-12)
+        for w in tensors:
+            w *= 1.25
+
+
+def test_what_tensors_were_before_a_function_assigns_to_them():
+    index, count = ng.tensor([0, 1, 2]), ng.tensor(2)
+
+    def f(x):
+        now, size = index * 1, count + 0
+        index[...] = (index + 1) % 5
+        count[...] = count + 1
+        return np.sum(x[now]) + np.sum(x[: int(size)])
+
+    x = np.arange(10.0) ** 2
+    jitted = ng.jit(f)
+    for k in range(4):
+        places = (np.arange(3) + k) % 5
+        assert float(jitted(x)) == x[places].sum() + x[: 2 + k].sum()
+    jitted = ng.jit(lambda x: _with_former(x, tensors))
+    tensors = [ng.tensor(1 / (2 + k)) for k in range(40)]
+    values = np.array(tensors)
+    for _ in range(3):
+        expected = _in_each_step(X, values + 0.0)
+        np.testing.assert_allclose(jitted(X), expected, rtol=1e-12)
+        values *= 0.75
+
+
+def _with_former(x, tensors):
+    former = [w + 0.0 for w in tensors]
+    for w in tensors:
+        w *= 0.75
+    return _in_each_step(x, former)
+
+
 def test_tensors_may_be_rebound():
     w = ng.tensor([1.0, 1.0, 1.0])
 
