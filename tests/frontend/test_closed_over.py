@@ -669,6 +669,19 @@ def test_what_tensors_were_before_a_function_assigns_to_them():
         values *= 0.75
 
 
+def test_a_tensor_that_was_one_before_a_function_assigns_to_it():
+    rate = ng.tensor(1.0)
+
+    def f(x):
+        y = rate / x
+        rate[...] = rate * 2
+        return np.sum(y)
+
+    jitted = ng.jit(ng.grad(f))
+    for k in range(3):
+        np.testing.assert_allclose(jitted(X), -(2.0**k) / X**2, rtol=1e-12)
+
+
 def _with_former(x, tensors):
     former = [w + 0.0 for w in tensors]
     for w in tensors:

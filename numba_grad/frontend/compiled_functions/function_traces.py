@@ -192,7 +192,6 @@ class FunctionTrace:
                 order.scope(order.new_argument) as scope,
                 noting_raised(is_function=True) as raised,
             ):
-                trace.assigned = traced.assigned
                 leaves, structure = trees.flatten(function(*args, **kwargs))
                 outputs = self._outputs(leaves)
                 assigned, before = assigned_arrays(traced.assigned)

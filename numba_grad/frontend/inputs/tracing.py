@@ -22,6 +22,7 @@ import numpy as np
 
 from numba_grad.fresh_thread import carried
 from numba_grad.graph.node import OPS, Node, leaf, next_serial
+from numba_grad.graph.traced_bodies import tensor_that_was
 from numba_grad.graph.walk import toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import literal
@@ -88,9 +89,6 @@ class Trace:
         self._of_node: dict[Node, _Met] = {}  # all
         self._tensors: dict[Node, Any] = {}  # whose values were asked for
         self._constants: dict[int, tuple[np.ndarray, Node]] = {}  # by `id`, with their leaves
-        # Tensors from before the trace that it has assigned to, each with what it was.
-        self.assigned: Sequence[tuple[Any, Node]] = ()
-        self._of_former: dict[Node, Any] = {}  # of these, by what they were
         # Whether what the jitted functions that were called inside stand for is as it was.
         self.inner_checks: list[Check] = []
         # Of the last function that was differentiated, what was looked through for loops, and the
@@ -195,11 +193,7 @@ class Trace:
         """The tensor that `node` was before the trace, which may have assigned to it since."""
         if not self._is_older(node):
             return None
-        if node.handle is not None:
-            return node.handle()
-        if len(self._of_former) < len(self.assigned):
-            self._of_former |= {old: x for x, old in self.assigned[len(self._of_former) :]}
-        return self._of_former.get(node)
+        return tensor_that_was(node) if node.handle is None else node.handle()
 
     def _is_older(self, node: Node) -> bool:
         return node.serial < self._first_serial
