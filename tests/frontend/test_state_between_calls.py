@@ -206,6 +206,60 @@ def test_a_tensor_that_is_in_a_tuple_as_well_is_read_there():
     assert s.u.numpy()[0] == 4.0
 
 
+def _steps_of_buffers(s):
+    s.u, s.v = s.v, s.u
+
+
+def _swap_of_items(s):
+    s.buffers[0], s.buffers[1] = s.buffers[1], s.buffers[0]
+
+
+def _former_values(s):
+    s.former["u"] = s.u * 1
+    s.u += 0.5
+
+
+def _norm(s):
+    s.norm = np.sum(s.u**2)
+
+
+def _decay_of_items(s):
+    s.buffers[0] *= 0.5
+    s.former["u"] *= 0.25
+
+
+@pytest.mark.parametrize(
+    "f", [_steps_of_buffers, _swap_of_items, _former_values, _norm, _decay_of_items]
+)
+def test_what_no_result_depends_on_changes_at_each_call(f):
+    """Of tensors: what is made of arguments, and read by nobody, says that it has no value."""
+
+    def made(array):
+        buffers = [array([5.0, 6.0]), array([7.0, 8.0])]
+        former = {"u": array([3.0, 4.0])}
+        return Thing(u=array([1.0, 2.0]), v=array([9.0, 9.5]), buffers=buffers, former=former)
+
+    def values(s):
+        held = [s.u, s.v, *s.buffers, *s.former.values(), *([s.norm] if f is _norm else [])]
+        return [np.array(x).tolist() for x in held]
+
+    def run(x, s):
+        f(s)
+        return x * 2
+
+    ours, numpys = made(ng.tensor), made(np.array)
+    jitted = ng.jit(lambda x: run(x, ours))
+    for k in range(5):
+        jitted(np.ones(2))
+        run(np.ones(2), numpys)
+        assert values(ours) == values(numpys)
+        if k == 2:
+            for s, array in ((ours, ng.tensor), (numpys, np.array)):
+                s.buffers[0], s.former["u"] = array([0.5, 0.25]), array([2.0, 2.5])
+        numpys.u *= 2
+        ours.u *= 2
+
+
 def test_what_was_there_first_is_not_kept():
     s = Thing(u=ng.tensor(np.zeros(3)))
 

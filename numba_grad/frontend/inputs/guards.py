@@ -104,14 +104,14 @@ class Guard:
         namespace = dict(self._names)
         return self._with([x for x in self._conditions if _holds(x, namespace)])
 
-    def and_still(self, held: "Iterable[tuple[Any, str, Any]]") -> "Guard":
+    def and_still(self, held: "Iterable[tuple[Any, str, Any, Any]]") -> "Guard":
         """With conditions more: that each of these things has something at a place in it, which is
-        written behind it (`.x`, `["x"]`)."""
+        written behind it (`.x`, `[{key}]` with this key)."""
         names, conditions = dict(self._names), list(self._conditions)
-        for thing, place, what in held:
-            container, expected = f"h{len(names)}", f"h{len(names)}x"
-            names |= {container: thing, expected: what}
-            conditions.append(_Condition(f"{container}{place} is {expected}"))
+        for thing, place, key, what in held:
+            container, name, expected = (f"h{len(names)}{part}" for part in ("", "k", "x"))
+            names |= {container: thing, name: key, expected: what}
+            conditions.append(_Condition(f"{container}{place.format(key=name)} is {expected}"))
         return self if len(conditions) == len(self._conditions) else Guard(conditions, names)
 
     def _with(self, kept: "list[_Condition]") -> "Guard":
