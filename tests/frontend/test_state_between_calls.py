@@ -260,6 +260,21 @@ def test_what_no_result_depends_on_changes_at_each_call(f):
         ours.u *= 2
 
 
+def test_an_array_that_has_two_names_is_no_record_by_one_of_them():
+    s = Thing(array=np.array([1.0, 2.0]), n=1)
+    s.same = s.array
+
+    def f(x):
+        s.same *= 0.5
+        s.n = s.n + 1
+        return x * 2
+
+    jitted = ng.jit(f)
+    for k in range(1, 5):
+        jitted(1.0)
+        assert (s.array.tolist(), s.n) == ([0.5**k, 2 * 0.5**k], k + 1)
+
+
 def test_what_was_there_first_is_not_kept():
     s = Thing(u=ng.tensor(np.zeros(3)))
 

@@ -11,7 +11,7 @@ tensors stand in their places during the second trace, so that all uses of them 
 """
 
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -162,19 +162,19 @@ class Change(NamedTuple):
             return f"{reached.name}[{key!r}]"
         return f"{reached.name}.{key}" if reached.name else str(key)
 
-    def is_record(self, named: Named) -> bool:
-        """Whether no code that the function may run reads it."""
+    def is_record(self, named: Named, other_holders: Collection[str | None]) -> bool:
+        """Whether no code that the function may run reads it, by whatever name."""
         is_attribute = self.place.is_attribute
-        name = self.key if is_attribute else self.reached.holder
-        if name is None:
+        names = [self.key] if is_attribute else [self.reached.holder, *other_holders]
+        if None in names:
             return False
         is_variable = self.key is UNASSIGNED
         held = self.before if is_attribute or is_variable else self.reached.thing
         # What is assigned to such a name only, each time, is a record as well; sums are not.
-        is_last = (is_attribute or is_variable) and name not in named.updated
+        is_last = (is_attribute or is_variable) and names[0] not in named.updated
         is_sum = isinstance(self.after, Tensor) and not is_last
         is_read = named.is_attribute_read if is_attribute else named.is_read
-        return not is_read(name, held) and not is_sum
+        return not any(is_read(name, held) for name in names) and not is_sum
 
 
 def _is_writable(change: Change) -> bool:
@@ -242,7 +242,12 @@ class StateBetweenCalls:
         """What calls go on from, and records, which come along for nothing where calls put
         something else in place anyway; counts as well, but these go on from what they are."""
         named = _names_that_run(self._around) if changed else Named.together([])
-        is_state = [not x.is_record(named) or id(x.after) in self._lasting for x in changed]
+        others = self._around.other_holders
+        is_state = [
+            not x.is_record(named, others.get(id(x.reached.thing), ()))
+            or id(x.after) in self._lasting
+            for x in changed
+        ]
         if not any(is_state):
             return [], []
         state: list[Change] = []

@@ -140,6 +140,8 @@ class Surroundings:
         self.reached: list[Reached] = []
         # Functions that were found, each with the variable or attribute that holds it.
         self.functions: list[tuple[str | None, types.FunctionType]] = []
+        # What else holds a thing than what it was found by first, by its `id`.
+        self.other_holders: dict[int, set[str | None]] = {}
         self._names: set[str] = set()  # that functions use
         # How often each tensor was found, by its `id`; and whether nothing was left out.
         self.times_found: Counter[int] = Counter()
@@ -255,6 +257,7 @@ class Surroundings:
         if is_tensor(thing):
             self.times_found[id(thing)] += 1
         if id(thing) in self._seen:
+            self.other_holders.setdefault(id(thing), set()).add(holder)
             return
         if depth > _DEEPEST:
             self.is_complete = False
