@@ -1,5 +1,6 @@
 """What a jitted function changes around itself, and goes on from, at each call as Python does."""
 
+import contextlib
 import gc
 import importlib
 import random as pythons_random
@@ -273,6 +274,37 @@ def test_an_array_that_has_two_names_is_no_record_by_one_of_them():
     for k in range(1, 5):
         jitted(1.0)
         assert (s.array.tolist(), s.n) == ([0.5**k, 2 * 0.5**k], k + 1)
+
+
+def test_arrays_that_change_in_place_do_so_once_in_each_call():
+    s = Thing(counts=np.zeros(2), sums=np.zeros(2), rate=1.0)
+
+    def f(x):
+        s.counts[0] += 1
+        s.sums[1:] += s.rate  # which a tensor in its place cannot be added to
+        s.rate = s.rate * 0.5
+        return x + s.counts[0]
+
+    jitted = ng.jit(f)
+    for k in range(1, 4):
+        assert jitted(1.0) == 1 + k
+        assert (s.counts[0], s.sums[1], s.rate) == (k, 2 - 0.5 ** (k - 1), 0.5**k)
+
+
+def halved_or_refused(x, array):
+    array *= 0.5
+    if x > 5:
+        raise ValueError
+    return x * 2
+
+
+def test_arrays_change_once_where_a_call_raises():
+    array = np.array([1.0, 2.0])
+    jitted = ng.jit(lambda x: halved_or_refused(x, array), control_flow=True)
+    for k, x in enumerate((1.0, 9.0, 1.0, 9.0), start=1):
+        with pytest.raises(ValueError) if x > 5 else contextlib.nullcontext():
+            jitted(x)
+        assert array.tolist() == [0.5**k, 2 * 0.5**k]
 
 
 def test_what_was_there_first_is_not_kept():

@@ -404,9 +404,12 @@ class StateBetweenCalls:
 
     @property
     def places_of_values(self) -> list[PlaceOfState]:
-        """Where arrays and numbers are that have changed: stand-ins for these may help."""
-        changed = [x for x in self.changes if isinstance(x.after, (Tensor, *_KINDS))]
-        found = [x.place for x in changed if _is_writable(x)]
+        """Where arrays and numbers are that have changed: stand-ins for these may help, if nothing
+        else has, as what is in an array."""
+        fit = [isinstance(x.after, (Tensor, *_KINDS)) and _is_writable(x) for x in self.changes]
+        if not all(fit):
+            return []
+        found = [x.place for x in self.changes]
         known = [self._stand_ins.place_of(x) for x in self._stand_ins.tensors]
         return list({(id(x.thing), x.key): x for x in (*found, *known)}.values())
 

@@ -100,7 +100,7 @@ class Reached(NamedTuple):
         return isinstance(self.thing, list) and len(self.thing) > len(self.before)
 
     def put_back(self) -> None:
-        """Have it hold what it did; of arrays, iterators and generators, nothing."""
+        """Have it hold what it did; of large arrays, iterators and generators, nothing."""
         thing, before = self.thing, self.before
         if isinstance(thing, types.CellType):
             if before is not UNASSIGNED:
@@ -109,6 +109,9 @@ class Reached(NamedTuple):
                 del thing.cell_contents
         elif isinstance(thing, GlobalVariable):
             thing.variables[thing.name] = before
+        elif isinstance(thing, np.ndarray):
+            if before and thing.nbytes <= _MOST_BYTES:
+                thing[...] = np.frombuffer(before, thing.dtype).reshape(thing.shape)
         elif isinstance(thing, list):
             thing[:] = before
         elif isinstance(thing, deque | set):
