@@ -261,6 +261,20 @@ def test_what_no_result_depends_on_changes_at_each_call(f):
         ours.u *= 2
 
 
+def test_a_tensor_that_each_call_makes_anew_is_what_it_was_made():
+    s = Thing(sums=None)
+
+    def f(x):
+        s.sums = ng.zeros(2)
+        return x * 2
+
+    jitted = ng.jit(f)
+    for _ in range(3):
+        jitted(1.0)
+        assert s.sums.tolist() == [0.0, 0.0]
+        s.sums[0] = 5.0
+
+
 def test_an_array_that_has_two_names_is_no_record_by_one_of_them():
     s = Thing(array=np.array([1.0, 2.0]), n=1)
     s.same = s.array

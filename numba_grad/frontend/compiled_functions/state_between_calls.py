@@ -311,10 +311,12 @@ class StateBetweenCalls:
 
     def left_behind(self) -> list[tuple[Any, str, Any, Any]]:
         """Where the trace has left tensors that calls do not put there anew: where others put
-        something else, Python runs the function again, as `Guard.and_still` says."""
+        something else, or assign to these, Python runs the function again, as `Guard.and_still`
+        says."""
         kept = [x for x in self._left_out if isinstance(x.after, Tensor)]
         self._left_out = []
-        return [(*x.place.written, x.after) for x in kept if _is_writable(x)]
+        places = [(*x.place.written, x.after) for x in kept if _is_writable(x)]
+        return [*places, *[(x.after, "._node", None, x.after._node) for x in kept]]
 
     def forget_tensors_of(self, arguments: set[Node]) -> bool:
         """Leave out what holds tensors that depend on these, of functions that were traced inside.
