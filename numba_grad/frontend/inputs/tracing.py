@@ -247,6 +247,12 @@ def is_tracing() -> bool:
     return current.trace is not None
 
 
+def is_known(node: Node) -> bool:
+    """Whether `node` has a value that is the same in all calls of what is being traced, if anything
+    is."""
+    return node.value is not None and (current.trace is None or current.trace.is_constant(node))
+
+
 def values_asked_for(*nodes: Node) -> None:
     """Say that what is being traced, if anything is, depends on the values of these nodes."""
     if current.trace is not None:
