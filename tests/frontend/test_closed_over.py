@@ -670,27 +670,25 @@ def test_what_tensors_were_before_a_function_assigns_to_them():
 
 
 DERIVATIVES = {
-    "grad": lambda p, x: np.sum(ng.grad(_of_parameters)(p) * x),
-    "value_and_grad": lambda p, x: ng.value_and_grad(_of_parameters)(p)[0] * x,
-    "jvp": lambda p, x: ng.jvp(_of_parameters, (p,), (np.ones(len(p)),))[1] * x,
-    "vjp": lambda p, x: np.sum(ng.vjp(lambda q: q, p)[0] * x),
-    "linearize": lambda p, x: np.sum(ng.linearize(lambda q: q * q, p)[1](p) * x),
-    "hessian": lambda p, x: np.sum(ng.hessian(_of_parameters)(p[:3]) * x),
+    "grad": lambda f, p: ng.grad(f)(p),
+    "value_and_grad": lambda f, p: ng.value_and_grad(f)(p)[0],
+    "jvp": lambda f, p: ng.jvp(f, (p,), (np.ones(len(p)),))[1],
+    "vjp": lambda f, p: ng.vjp(f, p)[0],
+    "linearize": lambda f, p: ng.linearize(f, p)[0],
+    "hessian": lambda f, p: ng.hessian(f)(p),
 }
-
-
-def _of_parameters(p):
-    return np.sum(np.sin(p) * p)
 
 
 @pytest.mark.parametrize("name", DERIVATIVES)
 @pytest.mark.parametrize("made", [np.array, ng.tensor])
 def test_derivatives_by_what_is_closed_over_are_those_of_its_values_now(name, made):
-    derivative = DERIVATIVES[name]
-    parameters = made(np.linspace(0.1, 1.0, 500))
-    jitted = ng.jit(lambda x: derivative(parameters, x))
+    def f(p, x):
+        return DERIVATIVES[name](lambda q: np.sum(np.sin(q) * q * x), p)
+
+    parameters = made(np.linspace(0.1, 1.0, 200))
+    jitted = ng.jit(lambda x: f(parameters, x))
     for _ in range(3):
-        expected = derivative(ng.tensor(np.array(parameters)), 2.0)
+        expected = f(ng.tensor(np.array(parameters)), 2.0)
         np.testing.assert_allclose(jitted(2.0), expected, rtol=1e-12)
         parameters *= 1.5
 
