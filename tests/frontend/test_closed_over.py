@@ -693,6 +693,35 @@ def test_derivatives_by_what_is_closed_over_are_those_of_its_values_now(name, ma
         parameters *= 1.5
 
 
+def _by_backward(p):
+    p.grad = None
+    np.sum(np.sin(p) * p).backward()
+    return p.grad
+
+
+def _by_another_leaf(p):
+    leaf = p.detach().requires_grad_()
+    return ng.autograd.grad(np.sum(np.sin(leaf) * leaf), leaf)[0]
+
+
+@pytest.mark.parametrize(
+    "derivative",
+    [
+        lambda p: ng.autograd.grad(np.sum(np.sin(p) * p), p)[0],
+        _by_backward,
+        _by_another_leaf,
+    ],
+)
+def test_backward_passes_through_what_is_closed_over_alone_are_those_of_its_values(derivative):
+    p = ng.tensor(X, requires_grad=True)
+    jitted = ng.jit(lambda x: derivative(p) * x)
+    for _ in range(3):
+        expected = np.sin(p.detach()) + p.detach() * np.cos(p.detach())
+        np.testing.assert_allclose(jitted(2.0), 2 * expected, rtol=1e-12)
+        with ng.no_grad():
+            p *= 1.5
+
+
 def test_a_tensor_that_was_one_before_a_function_assigns_to_it():
     rate = ng.tensor(1.0)
 
