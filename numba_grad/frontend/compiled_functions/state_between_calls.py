@@ -165,8 +165,9 @@ class Change(NamedTuple):
     def is_record(self, named: Named, other_holders: Collection[str | None]) -> bool:
         """Whether no code that the function may run reads it, by whatever name."""
         is_attribute = self.place.is_attribute
-        names = [self.key] if is_attribute else [self.reached.holder, *other_holders]
-        if None in names:
+        holders = [self.key] if is_attribute else [self.reached.holder, *other_holders]
+        names = [x for x in holders if x is not None]
+        if len(names) < len(holders):
             return False
         is_variable = self.key is UNASSIGNED
         held = self.before if is_attribute or is_variable else self.reached.thing
