@@ -240,6 +240,8 @@ def move_on(tensor: Any, node: Node) -> None:
     stay with the old value.
     """
     old = tensor._node
+    if node.handle is not None:
+        node = OPS["identity"](node)  # a node knows one tensor, and whether that is still there
     if traced_bodies.current.body is not None:
         traced_bodies.check_assigned_inside(old)
     if traced_bodies.current.compiled is not None:

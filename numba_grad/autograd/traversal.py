@@ -12,6 +12,7 @@ from numba_grad.autograd.release import release
 from numba_grad.compiler.known_bodies import LOOPS
 from numba_grad.fresh_thread import imported
 from numba_grad.graph import order as order_of
+from numba_grad.graph import traced_bodies
 from numba_grad.graph.node import ARGUMENT, OPS, Node, held_tensor
 from numba_grad.graph.walk import (
     History,
@@ -127,7 +128,10 @@ class Traversal:
             x for x in ends if x.requires_grad and x.op.vjp is None and not order_of.is_first(x)
         ]
         known = self.placeholders
-        self.is_traced = any(stands_for_a_value(x) and x not in known for x in ends)
+        # Values of tensors that a compiled function closes over are others at its next call.
+        self.is_traced = traced_bodies.current.compiled is not None or any(
+            stands_for_a_value(x) and x not in known for x in ends
+        )
 
     def _reroll(self) -> None:
         """Go through loops in place of steps that were recorded one by one."""

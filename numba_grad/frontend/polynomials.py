@@ -170,8 +170,8 @@ def poly(seq_of_zeros: ArrayLike) -> "Tensor":
     if len(zeros.shape) != 1:
         problem = "takes zeros, 1-d, or a square matrix"
         raise ShapeError(explain("poly", problem, got={"seq_of_zeros": zeros.type}))
-    if not is_inexact(zeros.dtype):
-        zeros = cast(zeros, np.dtype(np.float64))
+    if not is_inexact(zeros.dtype) or zeros.dtype == np.float16:
+        zeros = cast(zeros, np.dtype(np.float64))  # as NumPy's: products soon leave halves
     result = wrap(full(1, (1,), zeros.dtype, zeros.type.device))
     for zero in unstack(wrap(zeros)):
         factor = concatenate([wrap(full(1, (1,), zeros.dtype)), -zero.reshape(1)])

@@ -39,6 +39,7 @@ class TracedBody:
     own: dict[Node, "Place | None"] = field(default_factory=dict)
     # Tensors of its surroundings that it assigns to, with what they were: of compiled functions.
     assigned: list[tuple[Any, Node]] = field(default_factory=list)
+    of_former: dict[Node, Any] = field(default_factory=dict)  # the same, by what they were
     is_running: bool = True
 
     def __str__(self) -> str:
@@ -111,6 +112,7 @@ def tracing_compiled(
         yield function
     finally:
         function.is_running = False
+        function.of_former.clear()
         current.compiled = outer
 
 
@@ -120,6 +122,14 @@ def note_assigned(tensor: Any, old: Node) -> None:
     function = current.compiled
     if function is not None and old.serial < function.first_serial:
         function.assigned.append((tensor, old))
+        function.of_former[old] = tensor
+
+
+def tensor_that_was(node: Node) -> Any | None:
+    """The tensor whose value `node` was before the function that is being compiled assigned to it:
+    in the next call that may have another value."""
+    function = current.compiled
+    return None if function is None else function.of_former.get(node)
 
 
 def check_compiled(argument: Node) -> None:

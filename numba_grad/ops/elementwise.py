@@ -11,6 +11,7 @@ import numpy as np
 
 from numba_grad.dtypes import promoted
 from numba_grad.graph.node import LEAF, Node, Op
+from numba_grad.graph.traced_bodies import tensor_that_was
 from numba_grad.graph.walk import is_held
 from numba_grad.ops.families import (
     ALL,
@@ -128,7 +129,8 @@ def _divide_vjp_of_y(g: Node, out: Node, x: Node, y: Node) -> Node:
 def is_constant_one(x: Node) -> bool:
     """Whether `x` is the number 1 as written in a program: no tensor, whose value may be another in
     the next call of a traced function."""
-    return x.op is LEAF and x.shape == () and not is_held(x) and x.value == 1
+    is_one = x.op is LEAF and x.shape == () and not is_held(x) and x.value == 1
+    return is_one and tensor_that_was(x) is None
 
 
 def _divide_jvp(tangents: Sequence[Node | None], out: Node, x: Node, y: Node) -> Node | None:

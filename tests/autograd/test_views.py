@@ -344,6 +344,19 @@ def test_long_chains_of_views():
     del rest
 
 
+def test_an_array_and_a_view_of_all_of_it_are_two_tensors():
+    x = ng.tensor([1.0, 2.0])
+    x.grad = ng.tensor([3.0, 4.0])
+    view = x.reshape(-1)
+    view[...] = [5.0, 6.0]
+    assert view.grad is None
+    del view
+    times = ng.jit(lambda y: y * x)
+    for _ in range(3):
+        assert times(np.ones(2)).tolist() == x.tolist()
+        x *= 2
+
+
 def test_detach_shares_the_value():
     x = ng.tensor([1.0, 2.0], requires_grad=True)
     y = x * 2

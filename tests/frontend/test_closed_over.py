@@ -603,6 +603,145 @@ def test_gradients_that_flow_through_calls_are_those_of_the_arrays_now():
     np.testing.assert_array_equal(f(X), 3 * (X**2).sum())
 
 
+def _in_each_step(x, tensors):
+    for w in tensors:
+        x = np.sin(x) * w + 0.1 * x
+    return np.sum(x)
+
+
+def _selected_in_each_step(x, tensors):
+    y = np.concatenate([x, x])
+    masks = np.array([[1, 1, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0]], bool)
+    for k, w in enumerate(tensors):
+        y = y * 0.99
+        mask = masks[k % 2]
+        y[mask] = y[mask] * 0.5 * np.sin(y[mask]) + w
+    return np.sum(y)
+
+
+def _of_rows_of_different_lengths(x, tensors):
+    z = np.concatenate([x] * 10)
+    return sum(np.sum(np.sin(z[k + 1 :] - z[k]) * w) for k, w in enumerate(tensors[:25]))
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, ng.grad])
+@pytest.mark.parametrize(
+    ("f", "made"),
+    [
+        (_in_each_step, lambda k: 1 / (2 + k)),
+        (_in_each_step, lambda k: 0.5),
+        (_in_each_step, lambda k: [0.5, 0.25, 1 / (2 + k)]),
+        (_selected_in_each_step, lambda k: [0.5] * (3 - k % 2)),
+        (_of_rows_of_different_lengths, lambda k: 1 / (2 + k)),
+    ],
+)
+def test_tensors_of_steps_that_become_a_loop_are_read_at_each_call(f, made, transform):
+    tensors = [ng.tensor(made(k)) for k in range(40)]
+    jitted = ng.jit(lambda x: transform(lambda x: f(x, tensors))(x))
+    for _ in range(3):
+        values = [np.array(w) for w in tensors]
+        expected = transform(lambda x, values=values: f(x, values))(ng.tensor(X))
+        np.testing.assert_allclose(jitted(X), expected, rtol=1e-12)
+        for w in tensors:
+            w *= 1.25
+
+
+def test_what_tensors_were_before_a_function_assigns_to_them():
+    index, count = ng.tensor([0, 1, 2]), ng.tensor(2)
+
+    def f(x):
+        now, size = index * 1, count + 0
+        index[...] = (index + 1) % 5
+        count[...] = count + 1
+        return np.sum(x[now]) + np.sum(x[: int(size)])
+
+    x = np.arange(10.0) ** 2
+    jitted = ng.jit(f)
+    for k in range(4):
+        places = (np.arange(3) + k) % 5
+        assert float(jitted(x)) == x[places].sum() + x[: 2 + k].sum()
+    jitted = ng.jit(lambda x: _with_former(x, tensors))
+    tensors = [ng.tensor(1 / (2 + k)) for k in range(40)]
+    values = np.array(tensors)
+    for _ in range(3):
+        expected = _in_each_step(X, values + 0.0)
+        np.testing.assert_allclose(jitted(X), expected, rtol=1e-12)
+        values *= 0.75
+
+
+DERIVATIVES = {
+    "grad": lambda f, p: ng.grad(f)(p),
+    "value_and_grad": lambda f, p: ng.value_and_grad(f)(p)[0],
+    "jvp": lambda f, p: ng.jvp(f, (p,), (np.ones(len(p)),))[1],
+    "vjp": lambda f, p: ng.vjp(f, p)[0],
+    "linearize": lambda f, p: ng.linearize(f, p)[0],
+    "hessian": lambda f, p: ng.hessian(f)(p),
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+@pytest.mark.parametrize("made", [np.array, ng.tensor])
+def test_derivatives_by_what_is_closed_over_are_those_of_its_values_now(name, made):
+    def f(p, x):
+        return DERIVATIVES[name](lambda q: np.sum(np.sin(q) * q * x), p)
+
+    parameters = made(np.linspace(0.1, 1.0, 200))
+    jitted = ng.jit(lambda x: f(parameters, x))
+    for _ in range(3):
+        expected = f(ng.tensor(np.array(parameters)), 2.0)
+        np.testing.assert_allclose(jitted(2.0), expected, rtol=1e-12)
+        parameters *= 1.5
+
+
+def _by_backward(p):
+    p.grad = None
+    np.sum(np.sin(p) * p).backward()
+    return p.grad
+
+
+def _by_another_leaf(p):
+    leaf = p.detach().requires_grad_()
+    return ng.autograd.grad(np.sum(np.sin(leaf) * leaf), leaf)[0]
+
+
+@pytest.mark.parametrize(
+    "derivative",
+    [
+        lambda p: ng.autograd.grad(np.sum(np.sin(p) * p), p)[0],
+        _by_backward,
+        _by_another_leaf,
+    ],
+)
+def test_backward_passes_through_what_is_closed_over_alone_are_those_of_its_values(derivative):
+    p = ng.tensor(X, requires_grad=True)
+    jitted = ng.jit(lambda x: derivative(p) * x)
+    for _ in range(3):
+        expected = np.sin(p.detach()) + p.detach() * np.cos(p.detach())
+        np.testing.assert_allclose(jitted(2.0), 2 * expected, rtol=1e-12)
+        with ng.no_grad():
+            p *= 1.5
+
+
+def test_a_tensor_that_was_one_before_a_function_assigns_to_it():
+    rate = ng.tensor(1.0)
+
+    def f(x):
+        y = rate / x
+        rate[...] = rate * 2
+        return np.sum(y)
+
+    jitted = ng.jit(ng.grad(f))
+    for k in range(3):
+        np.testing.assert_allclose(jitted(X), -(2.0**k) / X**2, rtol=1e-12)
+
+
+def _with_former(x, tensors):
+    former = [w + 0.0 for w in tensors]
+    for w in tensors:
+        w *= 0.75
+    return _in_each_step(x, former)
+
+
 def test_tensors_may_be_rebound():
     w = ng.tensor([1.0, 1.0, 1.0])
 
@@ -964,6 +1103,62 @@ def test_functions_of_classes_that_are_replaced():
         lambda: setattr(Model, "shifted", classmethod(lambda cls, x: x - 3)),
     )
     assert _traces_of(lambda x: model.scaled(model.shifted(x))) == 1
+
+
+@dataclasses.dataclass
+class Wire:
+    length: object
+    law: Callable = dataclasses.field(metadata={"static": True})
+    stiffness = 2.0
+
+    def energy(self):
+        return self.law(self.length) * self.stiffness * options["scale"]
+
+    def __neg__(self):
+        return self.energy()
+
+
+class Ends(collections.namedtuple("Ends", "first second")):
+    def difference(self):
+        return (self.first - self.second) * options["scale"]
+
+
+def test_classes_and_static_fields_of_arguments_that_are_containers(monkeypatch):
+    exponents = [2]
+
+    def law(x):
+        return x ** exponents[0]
+
+    def f(given):
+        spring, pair = given["spring"], given["pair"]
+        return spring.energy() - pair.difference() + (-spring)
+
+    jitted = ng.jit(f)
+    given = {"spring": Wire(X, law), "pair": Ends(X, 1.0)}
+    changes = [
+        lambda: None,
+        lambda: monkeypatch.setitem(options, "scale", 3.0),
+        lambda: monkeypatch.setattr(Wire, "stiffness", 5.0),
+        lambda: exponents.__setitem__(0, 3),
+        lambda: monkeypatch.setattr(Ends, "difference", lambda self: self.first),
+        lambda: monkeypatch.setattr(Wire, "__neg__", lambda self: self.length),
+    ]
+    for change in changes:
+        change()
+        for _ in range(2):
+            np.testing.assert_array_equal(jitted(given), f(given))
+
+
+def test_counts_that_classes_of_arguments_keep(monkeypatch):
+    class Counting(collections.namedtuple("Counting", "x")):
+        calls = 0
+
+        def scaled(self):
+            Counting.calls += 1
+            return self.x * Counting.calls
+
+    jitted = ng.jit(lambda given: given.scaled())
+    assert [float(jitted(Counting(2.0))) for _ in range(4)] == [2.0, 4.0, 6.0, 8.0]
 
 
 def test_what_a_weak_reference_shows():

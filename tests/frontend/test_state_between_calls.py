@@ -1,5 +1,6 @@
 """What a jitted function changes around itself, and goes on from, at each call as Python does."""
 
+import contextlib
 import gc
 import importlib
 import random as pythons_random
@@ -204,6 +205,120 @@ def test_a_tensor_that_is_in_a_tuple_as_well_is_read_there():
     jitted = ng.jit(f)
     assert [jitted(np.ones(3)) for _ in range(3)] == [3.0, 3.0, 3.0]
     assert s.u.numpy()[0] == 4.0
+
+
+def _steps_of_buffers(s):
+    s.u, s.v = s.v, s.u
+
+
+def _swap_of_items(s):
+    s.buffers[0], s.buffers[1] = s.buffers[1], s.buffers[0]
+
+
+def _former_values(s):
+    s.former["u"] = s.u * 1
+    s.u += 0.5
+
+
+def _norm(s):
+    s.norm = np.sum(s.u**2)
+
+
+def _decay_of_items(s):
+    s.buffers[0] *= 0.5
+    s.former["u"] *= 0.25
+
+
+@pytest.mark.parametrize(
+    "f", [_steps_of_buffers, _swap_of_items, _former_values, _norm, _decay_of_items]
+)
+def test_what_no_result_depends_on_changes_at_each_call(f):
+    """Of tensors: what is made of arguments, and read by nobody, says that it has no value."""
+
+    def made(array):
+        buffers = [array([5.0, 6.0]), array([7.0, 8.0])]
+        former = {"u": array([3.0, 4.0])}
+        return Thing(u=array([1.0, 2.0]), v=array([9.0, 9.5]), buffers=buffers, former=former)
+
+    def values(s):
+        held = [s.u, s.v, *s.buffers, *s.former.values(), *([s.norm] if f is _norm else [])]
+        return [np.array(x).tolist() for x in held]
+
+    def run(x, s):
+        f(s)
+        return x * 2
+
+    ours, numpys = made(ng.tensor), made(np.array)
+    jitted = ng.jit(lambda x: run(x, ours))
+    for k in range(5):
+        jitted(np.ones(2))
+        run(np.ones(2), numpys)
+        assert values(ours) == values(numpys)
+        if k == 2:
+            for s, array in ((ours, ng.tensor), (numpys, np.array)):
+                s.buffers[0], s.former["u"] = array([0.5, 0.25]), array([2.0, 2.5])
+        numpys.u *= 2
+        ours.u *= 2
+
+
+def test_a_tensor_that_each_call_makes_anew_is_what_it_was_made():
+    s = Thing(sums=None)
+
+    def f(x):
+        s.sums = ng.zeros(2)
+        return x * 2
+
+    jitted = ng.jit(f)
+    for _ in range(3):
+        jitted(1.0)
+        assert s.sums.tolist() == [0.0, 0.0]
+        s.sums[0] = 5.0
+
+
+def test_an_array_that_has_two_names_is_no_record_by_one_of_them():
+    s = Thing(array=np.array([1.0, 2.0]), n=1)
+    s.same = s.array
+
+    def f(x):
+        s.same *= 0.5
+        s.n = s.n + 1
+        return x * 2
+
+    jitted = ng.jit(f)
+    for k in range(1, 5):
+        jitted(1.0)
+        assert (s.array.tolist(), s.n) == ([0.5**k, 2 * 0.5**k], k + 1)
+
+
+def test_arrays_that_change_in_place_do_so_once_in_each_call():
+    s = Thing(counts=np.zeros(2), sums=np.zeros(2), rate=1.0)
+
+    def f(x):
+        s.counts[0] += 1
+        s.sums[1:] += s.rate  # which a tensor in its place cannot be added to
+        s.rate = s.rate * 0.5
+        return x + s.counts[0]
+
+    jitted = ng.jit(f)
+    for k in range(1, 4):
+        assert jitted(1.0) == 1 + k
+        assert (s.counts[0], s.sums[1], s.rate) == (k, 2 - 0.5 ** (k - 1), 0.5**k)
+
+
+def halved_or_refused(x, array):
+    array *= 0.5
+    if x > 5:
+        raise ValueError
+    return x * 2
+
+
+def test_arrays_change_once_where_a_call_raises():
+    array = np.array([1.0, 2.0])
+    jitted = ng.jit(lambda x: halved_or_refused(x, array), control_flow=True)
+    for k, x in enumerate((1.0, 9.0, 1.0, 9.0), start=1):
+        with pytest.raises(ValueError) if x > 5 else contextlib.nullcontext():
+            jitted(x)
+        assert array.tolist() == [0.5**k, 2 * 0.5**k]
 
 
 def test_what_was_there_first_is_not_kept():

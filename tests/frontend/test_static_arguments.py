@@ -1,6 +1,6 @@
 """Static arguments of jitted functions: how they are named, and told apart."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -25,6 +25,18 @@ def test_equal_values_of_different_types_differ(around):
     f = ng.jit(lambda x, k: x * told_apart(k), static_argnums=1)
     for k in (1, True, 1.0, 0.0, -0.0, 1):
         assert f(1.0, around(k)) == told_apart(k)
+
+
+@dataclass
+class WithSetting:
+    value: object
+    static: object = field(metadata={"static": True})
+
+
+def test_equal_static_fields_of_different_types_differ():
+    f = ng.jit(lambda x: x.value * told_apart(x.static))
+    for k in (1, True, 1.0, 0.0, -0.0, (1,), (1.0,), np.float32(0.0), np.float32(-0.0)):
+        assert f(WithSetting(1.0, k)) == told_apart(k)
 
 
 def test_a_class_is_a_static_argument():

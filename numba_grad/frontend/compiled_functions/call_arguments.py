@@ -1,8 +1,8 @@
 """The arguments of one call of a compiled function, and how it is known by them."""
 
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from operator import is_
 from typing import Any
 
@@ -44,6 +44,11 @@ class CallArguments:
     def static(self) -> list[Any]:
         """The static arguments."""
         return [*[self.args[k] for k in self.static_numbers], *[x for _, x in self.static_named]]
+
+    @property
+    def around(self) -> list[Any]:
+        """What code reaches through the arguments beside arrays: it may change."""
+        return [*self.static, *trees.beside_leaves(self.tree)]
 
     @property
     def node_types(self) -> list[Type]:
@@ -126,21 +131,6 @@ def _check_static(
                 expected=f"parameters among ({', '.join(map(str, parameters))})",
             )
         )
-
-
-def static_key(x: Any) -> Hashable:
-    """A static argument in a signature: what is equal and of different types may be told apart by
-    the function (1, True and 1.0; 0.0 and -0.0)."""
-    if isinstance(x, tuple):
-        return type(x), *map(static_key, x)
-    if isinstance(x, frozenset):
-        return type(x), frozenset(map(static_key, x))
-    if isinstance(x, float | complex):
-        return type(x), repr(x)
-    if is_dataclass(x) and not isinstance(x, type):
-        compared = [static_key(getattr(x, field.name)) for field in fields(x) if field.compare]
-        return type(x), x, *compared
-    return type(x), x
 
 
 def directly(leaves: Sequence[Any], key: list[object], values: list[Any]) -> bool | None:

@@ -50,6 +50,7 @@ from numba_grad.graph.walk import (
     in_order_of_recording,
     is_held,
     is_traced,
+    toposort,
     value_inputs,
 )
 from numba_grad.immutable import NamedTuple
@@ -86,10 +87,11 @@ class FunctionTrace:
         self._name = name
         self._dynamic = dynamic
         self._stand_ins = StandIns(places)
-        self._guard = guard_of(f, dynamic.static)
+        around = dynamic.around
+        self._guard = guard_of(f, around)
         if not self._guard.is_complete:
             warn_at_calling_line(_too_much_around(name), TracingWarning)
-        self._around = Surroundings.of(f, dynamic.static)
+        self._around = Surroundings.of(f, around)
 
     def run(self, function: Callable[..., Any], wants_grad: list[bool]) -> Specialization:
         """What running `function` gives, which is `f`, or `f` rewritten.
@@ -235,9 +237,18 @@ class FunctionTrace:
         outputs: Sequence[Node],
     ) -> StateBetweenCalls:
         """What the function has changed that later calls go on from."""
-        state = StateBetweenCalls(self._around, self._stand_ins, tensors, self._first)
+        own = set(arguments)
+
+        def is_of_surroundings(node: Node) -> bool:
+            if node.value is not None or node.serial < self._first:
+                return False
+            made_of = toposort([node], stop=lambda x: x.value is not None)
+            return own.isdisjoint(made_of) and any(trace.place_of(x) is not None for x in made_of)
+
+        state = StateBetweenCalls(
+            self._around, self._stand_ins, tensors, self._first, is_of_surroundings
+        )
         if state:
-            own = set(arguments)
             nodes = [*outputs, *(x._node for x in state.tensors)]
             captured, _, reached, _ = _before_trace(nodes, own, self._first)
             state.forget_unread({*captured, *trace.tensors_asked_for()})
@@ -260,6 +271,7 @@ class FunctionTrace:
         # A change that the state knows nothing of has the function traced again.
         if state.has_changed:
             guard = guard.without_own_changes().and_still(state.left_behind())
+        guard = guard.and_still(state.places_of(assigned))
         asked = trace.tensors_asked_for()
         now = state.tensors_read_at_calls(asked, assigned, is_assigning=is_assigning)
         if self._stand_ins:

@@ -22,7 +22,6 @@ from numba_grad.frontend.compiled_functions.call_arguments import (
     ARRAYS,
     CallArguments,
     directly,
-    static_key,
     static_parameters,
 )
 from numba_grad.frontend.compiled_functions.function_traces import FunctionTrace, rewritten
@@ -408,8 +407,8 @@ class Jitted:
                 raise _no_argument(f"jit of {self.__name__}", x, args, kwargs)
         tree = dynamic_args, dynamic_kwargs
         dynamic = CallArguments(args, static_numbers, static_named, tree, leaves, structure)
-        static = tuple((k, static_key(args[k])) for k in sorted(static_numbers))
-        named = tuple((name, static_key(x)) for name, x in static_named)
+        static = tuple((k, trees.static_key(args[k])) for k in sorted(static_numbers))
+        named = tuple((name, trees.static_key(x)) for name, x in static_named)
         key = (dynamic.types, dynamic.numbers, structure, static, named)
         try:
             hash(key)

@@ -11,7 +11,7 @@ tensors stand in their places during the second trace, so that all uses of them 
 """
 
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,17 +62,18 @@ class PlaceOfState(NamedTuple):
         return thing.get(key, UNASSIGNED) if isinstance(thing, dict) else attribute_of(thing, key)
 
     @property
-    def written(self) -> tuple[Any, str]:
-        """Something, and how the place is written behind it."""
+    def written(self) -> tuple[Any, str, Any]:
+        """Something, how the place is written behind it, and what its key is, where that is written
+        as `{key}`."""
         thing, key = self
         if isinstance(thing, GlobalVariable):
-            return thing.variables, f"[{thing.name!r}]"
+            return thing.variables, "[{key}]", thing.name
         if key is UNASSIGNED:
-            return thing, ".cell_contents"
+            return thing, ".cell_contents", None
         if not self.is_attribute:
-            return thing, f"[{key!r}]"
+            return thing, "[{key}]", key
         is_in_dict = not isinstance(thing, type) and key in attributes_in_dict(thing)
-        return thing, f".__dict__[{key!r}]" if is_in_dict else f".{key}"
+        return thing, ".__dict__[{key}]" if is_in_dict else f".{key}", key
 
     def put(self, held: Any) -> None:
         thing, key = self
@@ -161,19 +162,20 @@ class Change(NamedTuple):
             return f"{reached.name}[{key!r}]"
         return f"{reached.name}.{key}" if reached.name else str(key)
 
-    def is_record(self, named: Named) -> bool:
-        """Whether no code that the function may run reads it."""
+    def is_record(self, named: Named, other_holders: Collection[str | None]) -> bool:
+        """Whether no code that the function may run reads it, by whatever name."""
         is_attribute = self.place.is_attribute
-        name = self.key if is_attribute else self.reached.holder
-        if name is None:
+        holders = [self.key] if is_attribute else [self.reached.holder, *other_holders]
+        names = [x for x in holders if x is not None]
+        if len(names) < len(holders):
             return False
         is_variable = self.key is UNASSIGNED
         held = self.before if is_attribute or is_variable else self.reached.thing
         # What is assigned to such a name only, each time, is a record as well; sums are not.
-        is_last = (is_attribute or is_variable) and name not in named.updated
+        is_last = (is_attribute or is_variable) and names[0] not in named.updated
         is_sum = isinstance(self.after, Tensor) and not is_last
         is_read = named.is_attribute_read if is_attribute else named.is_read
-        return not is_read(name, held) and not is_sum
+        return not any(is_read(name, held) for name in names) and not is_sum
 
 
 def _is_writable(change: Change) -> bool:
@@ -215,13 +217,19 @@ class StateBetweenCalls:
         stand_ins: StandIns,
         arguments: Sequence[Tensor],
         first_serial: int,
+        is_of_surroundings: Callable[[Node], bool],
     ) -> None:
-        """`arguments`, and the first of the nodes, are the trace's own."""
+        """`arguments`, and the first of the nodes, are the trace's own. `is_of_surroundings`: what
+        is computed of things around the function alone, and may have another value later."""
         self._around = around
         self._stand_ins = stand_ins
         self._numbers = {id(x): k for k, x in enumerate(arguments)}
         self._arguments = arguments  # which go by their `id`
         changed = [y for x in around.changed() for y in _changes_of(x)]
+        after = [x.after for x in changed if isinstance(x.after, Tensor)]
+        # Tensors that would go on to have the values of the trace; those that are made of arguments
+        # say that they have none.
+        self._lasting = {id(x) for x in after if is_of_surroundings(x._node)}
         self.has_changed = bool(changed or stand_ins)
         self.changes, self._records = self._parted(changed)
         self._left_out: list[Change] = [] if self.changes else changed
@@ -235,7 +243,12 @@ class StateBetweenCalls:
         """What calls go on from, and records, which come along for nothing where calls put
         something else in place anyway; counts as well, but these go on from what they are."""
         named = _names_that_run(self._around) if changed else Named.together([])
-        is_state = [not x.is_record(named) for x in changed]
+        others = self._around.other_holders
+        is_state = [
+            not x.is_record(named, others.get(id(x.reached.thing), ()))
+            or id(x.after) in self._lasting
+            for x in changed
+        ]
         if not any(is_state):
             return [], []
         state: list[Change] = []
@@ -277,18 +290,34 @@ class StateBetweenCalls:
 
     def forget_unread(self, read: set[Node]) -> None:
         """Take tensors that replace tensors for records, too, if the function has not read these:
-        `read` has what it did. If that leaves nothing, later calls need not know."""
-        rest = [x for x in self.changes if not _replaces_unread(x, read)]
+        `read` has what it did. If that leaves nothing, later calls need not know. What it has only
+        put somewhere else is state, as where two arrays are swapped."""
+        found = self._around.times_found
+        rest = [
+            x
+            for x in self.changes
+            if not _replaces_unread(x, read) or found[id(x.after)] or id(x.after) in self._lasting
+        ]
         if not rest:
             self._left_out = [*self.changes, *self._records]
             self.changes, self._records, self.tensors = [], [], []
 
-    def left_behind(self) -> list[tuple[Any, str, Any]]:
+    def places_of(self, assigned: Sequence[Any]) -> list[tuple[Any, str, Any, Any]]:
+        """Where these tensors are, which the function assigns to, as `Guard.and_still` says: in a
+        place that only assignments read, nobody else looks for another one."""
+        wanted = {id(x) for x in assigned}
+        reached = self._around.reached if wanted else ()
+        places = [place for x in reached for place, held in _places_in(x) if id(held) in wanted]
+        return [(*x.written, x.held) for x in places if id(x.held) in wanted]
+
+    def left_behind(self) -> list[tuple[Any, str, Any, Any]]:
         """Where the trace has left tensors that calls do not put there anew: where others put
-        something else, Python runs the function again, as `Guard.and_still` says."""
+        something else, or assign to these, Python runs the function again, as `Guard.and_still`
+        says."""
         kept = [x for x in self._left_out if isinstance(x.after, Tensor)]
         self._left_out = []
-        return [(*x.place.written, x.after) for x in kept if _is_writable(x)]
+        places = [(*x.place.written, x.after) for x in kept if _is_writable(x)]
+        return [*places, *[(x.after, "._node", None, x.after._node) for x in kept]]
 
     def forget_tensors_of(self, arguments: set[Node]) -> bool:
         """Leave out what holds tensors that depend on these, of functions that were traced inside.
@@ -373,23 +402,17 @@ class StateBetweenCalls:
 
     def _places_of(self, tensor: Tensor) -> list[PlaceOfState]:
         """Where it was before the trace."""
-        found = []
-        for reached in self._around.reached:
-            before = reached.before
-            if isinstance(before, dict):
-                found += [PlaceOfState(reached.thing, k) for k, x in before.items() if x is tensor]
-            elif isinstance(before, list):
-                items = enumerate(before)
-                found += [PlaceOfState(reached.thing, k) for k, x in items if x is tensor]
-            elif before is tensor:
-                found.append(PlaceOfState(reached.thing, UNASSIGNED))
-        return found
+        places = [y for x in self._around.reached for y in _places_in(x)]
+        return [place for place, held in places if held is tensor]
 
     @property
     def places_of_values(self) -> list[PlaceOfState]:
-        """Where arrays and numbers are that have changed: stand-ins for these may help."""
-        changed = [x for x in self.changes if isinstance(x.after, (Tensor, *_KINDS))]
-        found = [x.place for x in changed if _is_writable(x)]
+        """Where arrays and numbers are that have changed: stand-ins for these may help, if nothing
+        else has, as what is in an array."""
+        fit = [isinstance(x.after, (Tensor, *_KINDS)) and _is_writable(x) for x in self.changes]
+        if not all(fit):
+            return []
+        found = [x.place for x in self.changes]
         known = [self._stand_ins.place_of(x) for x in self._stand_ins.tensors]
         return list({(id(x.thing), x.key): x for x in (*found, *known)}.values())
 
@@ -445,6 +468,19 @@ class _Held:
     def _node(self) -> Node:
         held = self._place.held
         return held._node if isinstance(held, Tensor) else as_node(held)
+
+
+def _places_in(reached: Reached) -> Iterator[tuple[PlaceOfState, Any]]:
+    """Each place in it, with what was there."""
+    thing, before = reached.thing, reached.before
+    if isinstance(thing, types.CellType | GlobalVariable):
+        yield PlaceOfState(thing, UNASSIGNED), before
+    elif isinstance(before, dict):
+        for key, held in before.items():
+            yield PlaceOfState(thing, key), held
+    elif isinstance(before, list) and isinstance(thing, list):
+        for k, held in enumerate(before):
+            yield PlaceOfState(thing, k), held
 
 
 def _depends_on(node: Node, arguments: set[Node]) -> bool:

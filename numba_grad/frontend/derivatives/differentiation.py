@@ -29,7 +29,7 @@ from numba_grad.frontend.derivatives.results import described, inexact, matching
 from numba_grad.frontend.derived_functions import DerivedFunction, derived_from
 from numba_grad.frontend.inputs import trees
 from numba_grad.frontend.inputs.arrays import as_node, wrap
-from numba_grad.frontend.inputs.tracing import current, values_asked_for
+from numba_grad.frontend.inputs.tracing import current, is_known, values_asked_for
 from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
@@ -188,7 +188,8 @@ def _variable(node: Node) -> Node:
     """A node of the same value that gradients stop at. No leaf, so functions may write to it."""
     variable = OPS["identity"](node)
     variable.requires_grad = True
-    variable.value = node.value
+    if is_known(node):
+        variable.value = node.value
     return variable
 
 
@@ -568,6 +569,7 @@ def _nodes_in(tree: Any) -> tuple[list[Node], Callable[[Sequence[Tensor]], Any]]
 def _result(node: Node, is_callers: bool) -> Tensor:
     if is_callers or has_tangent(node):
         return wrap(node)
-    if node.value is not None:
+    if is_known(node):
         return wrap(leaf(node.value))
-    return wrap(OPS["detach"](node) if node.requires_grad else node)
+    is_others = node.requires_grad or node.value is not None
+    return wrap(OPS["detach"](node) if is_others else node)

@@ -53,7 +53,7 @@ def trapezoid(
             width = _along(diff(places), number, len(node.shape))
         else:
             width = diff(places, axis=axis)
-    return sum_of(width * (left + right) / 2.0, number)
+    return sum_of(width * (left + right) / 2.0, axis)  # of as many axes as the places have
 
 
 def gradient(

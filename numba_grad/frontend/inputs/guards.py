@@ -104,14 +104,14 @@ class Guard:
         namespace = dict(self._names)
         return self._with([x for x in self._conditions if _holds(x, namespace)])
 
-    def and_still(self, held: "Iterable[tuple[Any, str, Any]]") -> "Guard":
+    def and_still(self, held: "Iterable[tuple[Any, str, Any, Any]]") -> "Guard":
         """With conditions more: that each of these things has something at a place in it, which is
-        written behind it (`.x`, `["x"]`)."""
+        written behind it (`.x`, `[{key}]` with this key)."""
         names, conditions = dict(self._names), list(self._conditions)
-        for thing, place, what in held:
-            container, expected = f"h{len(names)}", f"h{len(names)}x"
-            names |= {container: thing, expected: what}
-            conditions.append(_Condition(f"{container}{place} is {expected}"))
+        for thing, place, key, what in held:
+            container, name, expected = (f"h{len(names)}{part}" for part in ("", "k", "x"))
+            names |= {container: thing, name: key, expected: what}
+            conditions.append(_Condition(f"{container}{place.format(key=name)} is {expected}"))
         return self if len(conditions) == len(self._conditions) else Guard(conditions, names)
 
     def _with(self, kept: "list[_Condition]") -> "Guard":
@@ -483,11 +483,12 @@ class _Survey:
         for name, found in list(vars(cls).items()):
             is_operator = name.startswith("__") and name.endswith("__")
             if is_operator:
-                if isinstance(found, types.FunctionType) and name not in _NOT_OPERATORS:
-                    self.follow(found, receiver)
-            elif not self._named.is_attribute_read(name, found):
+                is_read = isinstance(found, types.FunctionType) and name not in _NOT_OPERATORS
+            else:
+                is_read = self._named.is_attribute_read(name, found)
+            if not is_read:
                 continue
-            elif isinstance(found, _OF_METHODS):
+            if isinstance(found, _OF_METHODS):
                 self._method(cls, name, found, receiver)
             elif isinstance(found, types.MemberDescriptorType):
                 continue

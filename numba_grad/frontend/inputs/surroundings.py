@@ -100,7 +100,7 @@ class Reached(NamedTuple):
         return isinstance(self.thing, list) and len(self.thing) > len(self.before)
 
     def put_back(self) -> None:
-        """Have it hold what it did; of arrays, iterators and generators, nothing."""
+        """Have it hold what it did; of large arrays, iterators and generators, nothing."""
         thing, before = self.thing, self.before
         if isinstance(thing, types.CellType):
             if before is not UNASSIGNED:
@@ -109,6 +109,9 @@ class Reached(NamedTuple):
                 del thing.cell_contents
         elif isinstance(thing, GlobalVariable):
             thing.variables[thing.name] = before
+        elif isinstance(thing, np.ndarray):
+            if before and thing.nbytes <= _MOST_BYTES:
+                thing[...] = np.frombuffer(before, thing.dtype).reshape(thing.shape)
         elif isinstance(thing, list):
             thing[:] = before
         elif isinstance(thing, deque | set):
@@ -140,6 +143,8 @@ class Surroundings:
         self.reached: list[Reached] = []
         # Functions that were found, each with the variable or attribute that holds it.
         self.functions: list[tuple[str | None, types.FunctionType]] = []
+        # What else holds a thing than what it was found by first, by its `id`.
+        self.other_holders: dict[int, set[str | None]] = {}
         self._names: set[str] = set()  # that functions use
         # How often each tensor was found, by its `id`; and whether nothing was left out.
         self.times_found: Counter[int] = Counter()
@@ -255,6 +260,7 @@ class Surroundings:
         if is_tensor(thing):
             self.times_found[id(thing)] += 1
         if id(thing) in self._seen:
+            self.other_holders.setdefault(id(thing), set()).add(holder)
             return
         if depth > _DEEPEST:
             self.is_complete = False

@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from numba_grad.fresh_thread import carried
-from numba_grad.graph.node import OPS, Node, held_tensor, leaf, next_serial
+from numba_grad.graph.node import OPS, Node, leaf, next_serial
+from numba_grad.graph.traced_bodies import tensor_that_was
 from numba_grad.graph.walk import toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import literal
@@ -123,18 +124,21 @@ class Trace:
 
     def place_of(self, node: Node) -> tuple[Hashable, int] | None:
         """Where the array of the user's is that `node` stands for, if it is still there: see
-        `ReadAtCalls`, which this is."""
+        `ReadAtCalls`, which this is. A tensor of the user's has a place of its own."""
         met = self._of_node.get(node)
-        owner = None if met is None else met.owner()
-        if met is None or owner is None:
-            return None
-        return (id(owner), met.strides, met.dtype), met.offset
+        if met is None:
+            return None if self._tensor_before(node) is None else (node, 0)
+        owner = met.owner()
+        return None if owner is None else ((id(owner), met.strides, met.dtype), met.offset)
 
     def stride_of(self, node: Node, axis: int) -> int:
-        return self._of_node[node].strides[axis]
+        met = self._of_node.get(node)
+        return 0 if met is None else met.strides[axis]
 
     def array_of(self, rows: Sequence[Node]) -> Node | None:
         """The leaf for an array that has these arrays as rows: read at each call in one piece."""
+        if any(x not in self._of_node for x in rows):
+            return None
         first, second = (self._of_node[x] for x in rows[:2])
         move = second.offset - first.offset
         for k, x in enumerate(rows):
@@ -167,7 +171,7 @@ class Trace:
             met = self._of_node.get(node)
             if met is not None:
                 met.decides = True
-            tensor = held_tensor(node) if self._is_older(node) else None
+            tensor = self._tensor_before(node)
             if tensor is not None:
                 self._tensors[node] = tensor
 
@@ -183,9 +187,13 @@ class Trace:
     def is_constant(self, node: Node) -> bool:
         """Whether a node with a value has it at each call: it stands for no array and no tensor of
         the user's."""
-        return node not in self._of_node and not (
-            self._is_older(node) and held_tensor(node) is not None
-        )
+        return node not in self._of_node and self._tensor_before(node) is None
+
+    def _tensor_before(self, node: Node) -> Any:
+        """The tensor that `node` was before the trace, which may have assigned to it since."""
+        if not self._is_older(node):
+            return None
+        return tensor_that_was(node) if node.handle is None else node.handle()
 
     def _is_older(self, node: Node) -> bool:
         return node.serial < self._first_serial
@@ -237,6 +245,12 @@ class Trace:
 
 def is_tracing() -> bool:
     return current.trace is not None
+
+
+def is_known(node: Node) -> bool:
+    """Whether `node` has a value that is the same in all calls of what is being traced, if anything
+    is."""
+    return node.value is not None and (current.trace is None or current.trace.is_constant(node))
 
 
 def values_asked_for(*nodes: Node) -> None:

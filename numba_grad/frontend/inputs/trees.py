@@ -7,9 +7,10 @@ be hashable.
 
 import dataclasses
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import optree
 
 from numba_grad.errors import explain
@@ -87,6 +88,38 @@ def broadcast_prefix(prefix: Any, tree: Any) -> list[Any]:
     return [None if leaf is _NONE else leaf for leaf in found]
 
 
+def beside_leaves(tree: Any) -> list[Any]:
+    """What `tree`, which was flattened, has beside its leaves: classes of containers, with their
+    methods, and static fields."""
+    found: dict[int, Any] = {}
+    pending = [tree]
+    while pending:
+        x = pending.pop()
+        if x is None or optree.tree_is_leaf(x, namespace=_IN_ORDER):
+            continue
+        children, metadata, *_ = optree.tree_flatten_one_level(x, namespace=_IN_ORDER)
+        pending += children
+        if type(x).__module__ != "builtins":
+            found |= {id(y): y for y in (type(x), metadata)}
+    return [*found.values()]
+
+
+def static_key(x: Any) -> Hashable:
+    """A static argument or field in a signature: what is equal and of different types may be told
+    apart by the function (1, True and 1.0; 0.0 and -0.0)."""
+    if isinstance(x, tuple):
+        return type(x), *map(static_key, x)
+    if isinstance(x, frozenset):
+        return type(x), frozenset(map(static_key, x))
+    if isinstance(x, float | complex | np.inexact):
+        return type(x), repr(x)
+    if dataclasses.is_dataclass(x) and not isinstance(x, type):
+        fields = [field for field in dataclasses.fields(x) if field.compare]
+        compared = [static_key(getattr(x, field.name)) for field in fields]
+        return type(x), x, *compared
+    return type(x), x
+
+
 def _register_dataclasses(leaves: Sequence[Any]) -> bool:
     """Teach optree the dataclasses among `leaves`; whether there were any."""
     found = False
@@ -105,7 +138,8 @@ def _register_dataclass(cls: type) -> None:
 
     def flatten_fields(obj: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[str, ...]]:
         children = tuple(getattr(obj, name) for name in dynamic)
-        return children, tuple(getattr(obj, name) for name in static), dynamic
+        values = [getattr(obj, name) for name in static]
+        return children, tuple([(static_key(x), x) for x in values]), dynamic
 
     def unflatten_fields(values: tuple[Any, ...], children: Iterable[Any]) -> Any:
         # Not through __init__: what it checks or converts holds for arrays, and leaves may be
@@ -113,7 +147,7 @@ def _register_dataclass(cls: type) -> None:
         obj = object.__new__(cls)
         for name, value in zip(dynamic, children, strict=True):
             object.__setattr__(obj, name, value)
-        for name, value in zip(static, values, strict=True):
+        for name, (_, value) in zip(static, values, strict=True):
             object.__setattr__(obj, name, value)
         return obj
 

@@ -386,7 +386,8 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
             before = self._node.autograd
             state.rebind(self, OPS["detach"](self._node))
             if before is not None and before.grad is not None:
-                state.state_of(self._node).grad = before.grad
+                # What was recorded before adds nothing to it any more, as in torch.
+                state.state_of(self._node).grad, before.grad = before.grad, None
         return self
 
     # Copies

@@ -33,6 +33,16 @@ def detached_in_place_they_keep_their_gradients(lib):
 
 
 @scenario
+def detached_in_place_they_get_no_gradients_of_what_was_recorded_before(lib):
+    x = variable(lib)
+    (x * 2).sum().backward()
+    y = x * 3
+    x.detach_()
+    y.sum().backward()
+    return x.grad
+
+
+@scenario
 def computed_tensors_can_become_leaves(lib):
     c = lib.tensor([1.0, 2.0, 3.0])
     y = c * 2
