@@ -8,6 +8,7 @@ import numpy as np
 
 from numba_grad.frontend import functions, polynomials
 from numba_grad.frontend.functions import (
+    complex_results,
     contractions,
     creation,
     elementwise,
@@ -120,7 +121,7 @@ def _options(width: Any, precision: Any, suppress: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-of_function: dict[Function, Function] = dict(_of_same_names())
+of_function: dict[Function, Function] = {**dict(_of_same_names()), **complex_results.of_function}
 of_function.update(
     {
         np.clip: _clip,
