@@ -8,7 +8,6 @@ import numpy as np
 
 from numba_grad.frontend import functions, polynomials
 from numba_grad.frontend.functions import (
-    complex_results,
     contractions,
     creation,
     elementwise,
@@ -121,7 +120,7 @@ def _options(width: Any, precision: Any, suppress: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-of_function: dict[Function, Function] = {**dict(_of_same_names()), **complex_results.of_function}
+of_function: dict[Function, Function] = dict(_of_same_names())
 of_function.update(
     {
         np.clip: _clip,
@@ -144,7 +143,12 @@ absent_attributes.register(of_function)
 
 # Modules whose functions are found by name. NumPy imports some of them when they are first used, we
 # all of ours; and SciPy must not be imported for this.
-_COUNTERPARTS = {"numpy.fft": "fft", "numpy.linalg": "linalg", "scipy.special": "special"}
+_COUNTERPARTS = {
+    "numpy.fft": "fft",
+    "numpy.lib.scimath": "emath",
+    "numpy.linalg": "linalg",
+    "scipy.special": "special",
+}
 
 
 def of_scipy(ufunc: np.ufunc) -> Function | None:
