@@ -103,7 +103,7 @@ devices.register_kind("cuda", _cuda_devices)
 if typing.TYPE_CHECKING:
     from ml_dtypes import bfloat16 as bfloat16
 
-    from numba_grad import cuda, fft, linalg, random, signal, special, testing
+    from numba_grad import cuda, emath, fft, linalg, random, signal, special, testing
     from numba_grad import numpy as numpy
     from numba_grad.frontend.own_functions.callbacks import ShapeDtypeStruct, callback
     from numba_grad.frontend.own_functions.custom_op import custom_op

@@ -290,7 +290,7 @@ import sys
 import numpy as np
 import numba_grad as ng
 def loaded():
-    names = ("cuda", "fft", "linalg", "random", "signal", "special")
+    names = ("cuda", "emath", "fft", "linalg", "random", "signal", "special")
     return [name for name in names if f"numba_grad.frontend.{name}" in sys.modules]
 assert not loaded(), loaded()
 assert not {"numba", "scipy", "opt_einsum", "ml_dtypes"} & set(sys.modules)
@@ -298,8 +298,8 @@ assert "numba_grad.frontend.linear_algebra.decompositions" not in sys.modules  #
 x = ng.tensor(np.eye(2), requires_grad=True)
 np.linalg.det(x).backward()
 assert loaded() == ["linalg"], loaded()
-ng.cuda, ng.fft, ng.random, ng.signal, ng.special
-assert len(loaded()) == 6 and set(loaded()) <= set(dir(ng))
+ng.cuda, ng.emath, ng.fft, ng.random, ng.signal, ng.special
+assert len(loaded()) == 7 and set(loaded()) <= set(dir(ng))
 assert "cuda.bindings" not in sys.modules  # before somebody asks for a GPU
 """
     run_python(code)

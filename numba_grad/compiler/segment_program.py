@@ -14,7 +14,6 @@ from numba_grad.compiler.fusion.fuse import LibraryOperation, fuse
 from numba_grad.compiler.loop_nests.fusion_groups import Group
 from numba_grad.compiler.loop_nests.iteration_spaces import (
     COMPUTING,
-    FEWEST_COPIES,
     Unrolling,
     are_unrolled_alike,
     space_of,
@@ -145,7 +144,7 @@ def _with_short_nests(
     """A segment with arrays of these shapes, unrolled so far, or with fewer copies of rows, where
     that makes the longest nest half as long."""
     fewer = unrolling._replace(copies=(unrolling.copies - 1) // 2)
-    if unrolling.copies <= FEWEST_COPIES or are_unrolled_alike(shapes, unrolling, fewer):
+    if unrolling.copies <= 1 or are_unrolled_alike(shapes, unrolling, fewer):
         return emitted(unrolling)
     first: _Emitted | None = None
     try:

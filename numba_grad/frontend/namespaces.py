@@ -1,4 +1,4 @@
-"""`numba_grad.cuda`, `fft`, `linalg`, `mpi`, ...: imported when asked for.
+"""`numba_grad.cuda`, `emath`, `fft`, `linalg`, `mpi`, ...: imported when asked for.
 
 With the operations that only they have they are a sixth of the package, and most programs use one
 of them or none.
@@ -8,7 +8,7 @@ from types import ModuleType
 
 from numba_grad.fresh_thread import imported
 
-NAMESPACES = ("cuda", "fft", "linalg", "mpi", "random", "signal", "special")
+NAMESPACES = ("cuda", "emath", "fft", "linalg", "mpi", "random", "signal", "special")
 
 
 def namespace(name: str) -> ModuleType:

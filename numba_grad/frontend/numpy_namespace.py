@@ -23,7 +23,7 @@ from numba_grad.frontend.functions.creation import Shape, asarray, empty
 from numba_grad.frontend.functions.shapes import broadcast_to, reshape
 from numba_grad.frontend.inputs.arrays import SEQUENCES, ArrayLike, has_tensors
 from numba_grad.frontend.tensors import array_api
-from numba_grad.frontend.tensors.flat_elements import ndenumerate
+from numba_grad.frontend.tensors.flat_elements import broadcast, ndenumerate
 from numba_grad.frontend.tensors.numpy_functions import MADE_LIKE, counterpart, of_ufunc
 from numba_grad.frontend.tensors.protocols import (
     arguments_in_common,
@@ -301,6 +301,7 @@ class ndarray(metaclass=_ArrayClass):
 # that tensors are not of, and memory maps and archives: it is NumPy's.
 _others: dict[Any, Any] = {
     np.asarray_chkfinite: asarray_chkfinite,
+    np.broadcast: broadcast,
     np.ndarray: ndarray,
     np.ndenumerate: ndenumerate,
     np.vectorize: vectorize,

@@ -43,7 +43,19 @@ TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 
 def _one_minus_square(x: Node) -> Node:
     """1 - x*x without cancellation next to 1."""
-    return multiply(one_minus(x), plus(x, 1))
+    if x.dtype.kind != "c":
+        return multiply(one_minus(x), plus(x, 1))
+    return -(_less(x, 1) * _less(x, -1))
+
+
+def _one_plus_square(x: Node) -> Node:
+    return plus(square(x), 1) if x.dtype.kind != "c" else _less(square(x), -1)
+
+
+def _less(x: Node, term: float) -> Node:
+    """A complex number less a real one. On a cut the sign of a zero says which side `x` is on: it
+    stays in a difference, where the sum of -0 and 0 is 0."""
+    return x - literal(term, x.dtype)
 
 
 # Powers and roots.
@@ -361,7 +373,7 @@ tanh = elementwise(
 
 arcsinh = elementwise(
     "arcsinh",
-    vjp=(lambda g, out, x: g / conjugated(sqrt(plus(square(x), 1))),),
+    vjp=(lambda g, out, x: g / conjugated(sqrt(_one_plus_square(x))),),
     dtypes=INEXACT,
     samples=((-0.9, 0.9),),
     cost=22,

@@ -414,6 +414,17 @@ def log_of_factors(a):
     return total
 
 
+def test_long_expressions_are_not_written_out_for_each_of_four_columns():
+    def reflected(speeds, angles):
+        rays = np.sin(angles.astype(complex))[:, None]
+        for k in range(6):
+            rays = np.cos(np.arcsin(rays * speeds[1:] / speeds[:-1])) + k * rays
+        return np.sum(np.abs(rays) ** 2)
+
+    sources = sources_by_jit(gradient(reflected), (np.ones(50), np.ones(4)))
+    assert sum(source.count("\n") for source in sources) <= 500  # 2,550 of them
+
+
 def test_steps_over_ever_shorter_rows_share_kernels():
     """Rows of up to 16 elements are loops as longer ones are, where there are such of all lengths:
     not 76 kernels, one of each length."""

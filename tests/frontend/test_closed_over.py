@@ -1103,6 +1103,12 @@ def test_functions_of_classes_that_are_replaced():
         lambda: setattr(Model, "shifted", classmethod(lambda cls, x: x - 3)),
     )
     assert _traces_of(lambda x: model.scaled(model.shifted(x))) == 1
+    _agree_after(
+        lambda x: Model.scaled(Model.shifted(x)),
+        lambda: setattr(Model, "scaled", staticmethod(np.sqrt)),
+        lambda: setattr(Model, "shifted", classmethod(lambda cls, x: x + 7)),
+    )
+    assert _traces_of(lambda x: Model.scaled(Model.shifted(x))) == 1
 
 
 @dataclasses.dataclass

@@ -176,6 +176,20 @@ def test_text_and_control_flow_and_constants_are_free(ask):
         ask(ng.tensor(X, requires_grad=True))
 
 
+@pytest.mark.parametrize("question", [math.isnan, math.isinf, math.isfinite])
+def test_what_kind_of_number_it_is_has_no_derivative(question):
+    def checked(x):
+        return x**2 if question(x) else 3 * x
+
+    slope = 4.0 if question is math.isfinite else 3.0
+    assert ng.grad(checked)(2.0).item() == slope
+    assert ng.grad(lambda x: x if math.isclose(x, 2.0) else 2 * x)(2.0).item() == 1.0
+    with pytest.raises(TracingError, match=rf"try: np\.{question.__name__}\(x\)"):
+        ng.jit(lambda x: x if question(x) else 2 * x)(1.0)
+    with pytest.raises(GradientError, match="the result would be a constant"):
+        ng.grad(lambda x: math.fabs(x))(2.0)
+
+
 def test_text_is_possible_while_tracing():
     seen = []
     ng.jit(lambda x: seen.append(f"{x:.3f}") or x)(1.0)

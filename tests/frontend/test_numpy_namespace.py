@@ -50,9 +50,8 @@ def is_whose_it_should_be(name: str) -> bool:
     if isinstance(theirs, numpy.ufunc):
         return isinstance(ours, Ufunc) if theirs in of_ufunc else ours is theirs
     if isinstance(theirs, type) or not callable(theirs):
-        return (
-            ours is theirs or name in ("ndarray", "ndenumerate", "vectorize") or name in ng.__all__
-        )
+        own = ("broadcast", "ndarray", "ndenumerate", "vectorize")
+        return ours is theirs or name in own or name in ng.__all__
     if theirs in of_function:
         is_reader = name in ("fromfile", "fromstring", "frombuffer")
         return (ours is theirs) == is_reader
@@ -208,6 +207,18 @@ def test_ndenumerate_gives_indices_and_elements():
     assert index == (0, 0)
     (first * second).backward()
     assert x.grad.tolist() == [[2, 1]]
+
+
+def test_broadcast_gives_the_shape_and_elements_of_several_arrays():
+    x, y = ng.tensor([[1.0, 2.0]], requires_grad=True), numpy.ones((3, 1))
+    found, expected = np.broadcast(x, y), numpy.broadcast(x.detach().numpy(), y)
+    for name in ("shape", "ndim", "nd", "size", "numiter"):
+        assert getattr(found, name) == getattr(expected, name)
+    sum(a * b for a, b in found).backward()
+    assert x.grad.tolist() == [[3, 3]]
+    assert np.broadcast().shape == numpy.broadcast().shape
+    with pytest.raises(ValueError, match="broadcast"):
+        np.broadcast(x, numpy.ones(3))
 
 
 def test_what_takes_no_tensors_is_numpys(tmp_path):

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import types
 
 import numpy as np
 import pytest
@@ -335,6 +336,16 @@ def by_pythons_own_loops(x):
 @pytest.mark.parametrize("f", [by_pythons_functions, by_partial_functions, within_a_loop_on_values])
 def test_functions_that_python_is_given(f):
     assert_as_in_python(f, np.array([0.7, -0.9, 0.1, 2.0]), np.array([-1.0, 0.4, 3.0, 0.2]))
+
+
+def test_functions_of_the_users_other_modules():
+    # A script and the module beside it have no package in common.
+    clipping = types.FunctionType(clip_early.__code__, {"__name__": "beside"})
+
+    def f(x):
+        return 2 * clipping(x)
+
+    assert_as_in_python(f, (0.5,), (2.0,), (-3.0,))
 
 
 def test_functions_that_the_library_is_given():

@@ -1,5 +1,6 @@
 """Python numbers are weakly typed in functions that are traced or differentiated, as outside."""
 
+import enum
 import operator
 
 import numpy as np
@@ -19,6 +20,45 @@ def _agree(f, *args):
     for found in (inner(*args), ng.jit(lambda *args: inner(*args))(*args)):
         assert np.asarray(found).dtype == np.asarray(expected).dtype
         np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-6)
+
+
+class State(enum.IntEnum):
+    ILL = 1
+    WELL = 2
+
+
+class Metres(float):
+    pass
+
+
+class Phase(complex):
+    pass
+
+
+OF_OTHER_CLASSES = {
+    "arithmetic": lambda x, a: a * x + x / a - (x - a) * (a / x),
+    "powers": lambda x, a: x**a + a**x,
+    "equality": lambda x, a: x == a,
+    "inequality": lambda x, a: (x != a) & (a != x),
+    "order": lambda x, a: (x < a) | (a <= x),
+    "whole numbers": lambda x, a: x // a + a % x + divmod(x, a)[1],
+    "in place": lambda x, a: operator.iadd(1.0 * x.astype(float), a),
+}
+
+
+@pytest.mark.parametrize("name", OF_OTHER_CLASSES)
+@pytest.mark.parametrize("number", [State.WELL, Metres(2.5), Phase(0.5j)])
+def test_numbers_of_classes_that_derive_from_pythons_are_operands_as_in_numpy(
+    name, number, numpy_engine
+):
+    if isinstance(number, complex) and name in ("whole numbers", "order", "in place"):
+        pytest.skip("not defined for complex numbers, or the dtype changes")
+    f = OF_OTHER_CLASSES[name]
+    for x in (np.array([1.0, 2.0, 3.0]), X32):
+        expected = f(x, number)
+        for found in (f(ng.tensor(x), number), ng.jit(lambda x: f(x, number))(x)):
+            assert np.asarray(found).dtype == expected.dtype
+            np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
 
 
 ARITHMETIC = {

@@ -277,6 +277,17 @@ def asserted_in_a_try(x):
     return x
 
 
+def checked_in_a_try(x):
+    try:
+        if (np.abs(x) > 2).any():
+            raise ValueError("too large")
+        if x < 0:
+            raise KeyError("negative")
+    except KeyError:
+        return 5.0
+    return 2 * x
+
+
 def of_each_kind(x):
     if x > 1:
         m, d = np.zeros(3) + x, {"a": x, "kind": "above"}
@@ -307,6 +318,7 @@ MATRIX = np.array([[1.0, 2.0], [3.0, 4.0]])
         (at_most_the_third, [(np.arange(4.0), 1), (np.arange(4.0), 7)]),
         (handled_by_who_calls, [(4.0,), (2.0,), (0.5,)]),
         (asserted_in_a_try, [(1.0,), (-1.0,)]),
+        (checked_in_a_try, [(1.0,), (-1.0,), (3.0,), (-3.0,)]),
         (of_each_kind, [(2.0,), (0.0,), (-2.0,)]),
     ],
     ids=lambda x: getattr(x, "__name__", ""),
@@ -382,6 +394,7 @@ def test_bodies_of_ones_own_and_a_try_around_a_branch_cannot():
     def caught(x):
         try:
             if x < 0:
+                x = 2 * x
                 raise ValueError
         except ValueError:
             return 0.0

@@ -87,8 +87,9 @@ def test_without_it_the_error_names_it():
 
 
 def test_a_function_of_another_package_is_named():
-    # As it is written: nobody has asked to rewrite the library that it may be of.
-    positive = types.FunctionType(absolute.__code__, {"__name__": "library.part"})
+    # As it is written: nobody has asked to rewrite the library that it is of.
+    code = absolute.__code__.replace(co_filename="/site-packages/library/part.py")
+    positive = types.FunctionType(code, {"__name__": "library.part"})
 
     def f(x):
         return positive(x) + (1 if x > 1 else 0)

@@ -80,7 +80,8 @@ def jit(
         `range`, `if`, `and`, `or`, `not`, comparisons in a row, conditional expressions, `break`,
         `continue`, early `return`, `raise` and `assert`; `max`, `min`, `sorted`, `any`, `all`,
         `int`, `float`, `bool` and `round` of values. `f` is then read from its source text, with
-        the functions of its package that it calls; others may be jitted in this way themselves.
+        the functions that it calls; those of other packages that are installed may be jitted in
+        this way themselves.
         Where a condition is known, as that of a loop over a list, it is Python's own.
 
     Returns

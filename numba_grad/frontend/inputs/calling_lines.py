@@ -9,6 +9,7 @@ text) makes a message less precise, never wrong.
 import ast
 import builtins
 import linecache
+import math
 import opcode
 import os
 import re
@@ -51,6 +52,7 @@ _WITH_SPECIFICATION = frozenset(
 _SKIPPED = frozenset((opcode.opmap["CACHE"], opcode.opmap["EXTENDED_ARG"]))
 _SYMBOLS = [symbol for _, symbol in getattr(opcode, "_nb_ops", ())]  # of BINARY_OP, by argument
 
+_QUESTIONS = (math.isnan, math.isinf, math.isfinite, math.isclose)
 _FILLING = ("fill", "fill_diagonal", "put")
 _ARRAY_MAKERS = (np.array, np.asarray, np.asanyarray, np.ascontiguousarray)
 _OF_TRUTH = {  # functions of Python's, not written in it, that compare
@@ -116,6 +118,16 @@ class Line:
     def is_formatting(self) -> bool:
         """Whether it makes text: `"%g" % x`. (`format` has a method of its own.)"""
         return self.symbol in ("%", "%=")
+
+    @property
+    def is_question(self) -> bool:
+        """Whether it asks what kind of number it is, which has no derivative: `math.isnan(x)`.
+        Looks at the source text."""
+        expression = self.expression()
+        if not isinstance(expression, ast.Call):
+            return False
+        called = self.evaluated(expression.func)
+        return any(called is question for question in _QUESTIONS)
 
     @property
     def is_in_text(self) -> bool:

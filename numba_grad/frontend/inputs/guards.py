@@ -414,7 +414,7 @@ class _Survey:
                 self._method(value, name, found, UNASSIGNED)
                 return
             if _is_bound(value, name, found):
-                self._method(type(value), name, found, value)
+                self._method(value if isinstance(value, type) else type(value), name, found, value)
                 return
             if not named.is_read(name, found):
                 return

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 Operator = Callable[["Tensor", Any], "Tensor"]
 Prepare = Callable[..., tuple[Node, ...]]  # from a ufunc and its operands to nodes of its dtypes
 
-_SUPPORTED_OPERANDS = (np.ndarray, np.generic, list, tuple)
+# Numbers of other classes than Python's own, as members of an IntEnum, are arrays, as in NumPy.
+_SUPPORTED_OPERANDS = (np.ndarray, np.generic, list, tuple, int, float, complex)
 
 # What needs no look at whether it is an operand, beside tensors.
 QUICK = frozenset({float, int, np.ndarray, np.float64})

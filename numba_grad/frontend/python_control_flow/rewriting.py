@@ -15,6 +15,7 @@ from typing import Any
 
 from numba_grad.errors import TracingError, explain
 from numba_grad.frontend.derived_functions import DerivedFunction
+from numba_grad.frontend.inputs.code_names import is_of_library
 from numba_grad.frontend.python_control_flow.decisions import Decisions
 from numba_grad.frontend.python_control_flow.function_source import source_of
 from numba_grad.frontend.python_control_flow.jumps import (
@@ -71,7 +72,7 @@ _COMPARISONS = {
 
 def with_control_flow(f: Callable[..., Any]) -> Callable[..., Any]:
     """`f`, whose loops and branches may depend on values that are traced, as may those of the
-    functions of its package that it calls.
+    functions that it calls, but for those of installed packages other than its own.
 
     A method is one of the same object. Of what `ng.grad` and its relatives return, the function
     that they are of is rewritten.
@@ -129,7 +130,7 @@ class _DecisionsOf(Decisions):
 
     def callee(self, f: Any) -> Any:
         """What is to be called in place of `f`: functions of the same package are rewritten, too,
-        and libraries, which nobody has asked to rewrite, are not."""
+        and those of the user's; other libraries, which nobody has asked to rewrite, are not."""
         own = f
         if type(f) is type and f.__new__ is object.__new__:
             return self._maker(f)
@@ -140,9 +141,9 @@ class _DecisionsOf(Decisions):
             own = f.__func__
         elif type(f) is not types.FunctionType:
             own = _method_called(f)
-        if type(own) is not types.FunctionType or _package_of(own) != self._package:
+        if type(own) is not types.FunctionType or PREFIX in own.__code__.co_freevars:
             return f
-        if PREFIX in own.__code__.co_freevars:
+        if is_of_library(own.__code__.co_filename) and _package_of(own) != self._package:
             return f
         try:
             code, _ = _code_and_decisions(own)
@@ -363,7 +364,7 @@ class _Function(ast.NodeTransformer):
         if self._stays:
             return self._with_plain_test(node, "if")
         _asks_for_truth(node.test)
-        if isinstance(node.body[0], ast.Raise) and not (node.orelse or self._obstacle):
+        if isinstance(node.body[0], ast.Raise) and not node.orelse:
             site = self._context.add("if", node)
             node.test = self._call(node.test, "raises", [site, self.visit(node.test)])
             node.body = self._block(node.body[:1])

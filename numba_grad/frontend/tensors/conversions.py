@@ -386,7 +386,7 @@ def _only_element(node: Node, operation: str, is_whole: bool = False) -> Any:
         line = calling_line()
         if line is not None and line.is_store:
             raise _assigned_to_array(node, line)
-        if not is_whole and (line is None or not line.is_formatting):
+        if not is_whole and (line is None or not (line.is_formatting or line.is_question)):
             value = value_of_constant(node, operation)
             _warn_of_constant(node, operation, line)
             return _for_python(value).item()

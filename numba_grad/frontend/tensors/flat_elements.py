@@ -1,12 +1,16 @@
-"""`x.flat`: the elements of a tensor in row-major order, to read, to go through, to assign."""
+"""`x.flat`: the elements of a tensor in row-major order, to read, to go through, to assign.
 
+`ndenumerate` and `broadcast` go through those of one and of several arrays.
+"""
+
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from numba_grad.frontend.functions.creation import asarray
-from numba_grad.frontend.functions.shapes import ravel, reshape, resize
+from numba_grad.frontend.functions.shapes import broadcast_arrays, ravel, reshape, resize
 from numba_grad.frontend.inputs.arrays import ArrayLike, as_assigned, as_node, wrap
 
 if TYPE_CHECKING:
@@ -72,3 +76,32 @@ def ndenumerate(x: ArrayLike) -> "Iterator[tuple[tuple[int, ...], Tensor]]":
     """The index of each element, and the element, in row-major order."""
     elements = asarray(x)
     return zip(np.ndindex(elements.shape), FlatElements(elements), strict=True)
+
+
+class broadcast:
+    """As `numpy.broadcast`: which shape arrays have together, and their elements side by side."""
+
+    def __init__(self, *arrays: ArrayLike) -> None:
+        self._arrays = broadcast_arrays(*arrays)
+        self.shape: tuple[int, ...] = self._arrays[0].shape if arrays else ()
+
+    @property
+    def iters(self) -> tuple[FlatElements, ...]:
+        return tuple([FlatElements(x) for x in self._arrays])
+
+    @property
+    def numiter(self) -> int:
+        return len(self._arrays)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    nd = ndim
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def __iter__(self) -> "Iterator[tuple[Tensor, ...]]":
+        return zip(*self.iters, strict=True)

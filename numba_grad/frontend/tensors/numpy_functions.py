@@ -143,7 +143,12 @@ absent_attributes.register(of_function)
 
 # Modules whose functions are found by name. NumPy imports some of them when they are first used, we
 # all of ours; and SciPy must not be imported for this.
-_COUNTERPARTS = {"numpy.fft": "fft", "numpy.linalg": "linalg", "scipy.special": "special"}
+_COUNTERPARTS = {
+    "numpy.fft": "fft",
+    "numpy.lib.scimath": "emath",
+    "numpy.linalg": "linalg",
+    "scipy.special": "special",
+}
 
 
 def of_scipy(ufunc: np.ufunc) -> Function | None:
