@@ -4,6 +4,7 @@ Results, what library calls read, reductions over loops, and what costs more to 
 to store. Everything else is computed inside of the kernels that use it.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
@@ -11,7 +12,6 @@ from numba_grad.compiler.fusion.costs import Costs
 from numba_grad.compiler.fusion.reading import Reading
 from numba_grad.compiler.library_kernels.operands import memory_operands
 from numba_grad.compiler.loop_nests.iteration_spaces import (
-    LONGEST_SHUFFLED,
     loop_axes,
     matching_groups,
 )
@@ -257,6 +257,11 @@ class Roots:
             node = node.inputs[0]
         return node
 
+    def bytes_of_component(self, node: Node) -> int:
+        """Of one of the components along axes that are written out: each of them written as a value
+        of its own is stored or not by its own size."""
+        return math.prod([node.shape[axis] for axis in self.loops[node]]) * node.dtype.itemsize
+
     def add_root(self, node: Node) -> None:
         if node not in self.memory:
             self.nodes.add(node)
@@ -270,8 +275,6 @@ class Roots:
     def are_columns_of_pairs(self, node: Node) -> bool:
         """Whether it is rows of components as columns, read once for each of other rows."""
         if node.op.name != "transpose" or self.loops[node] != (1,) or len(node.shape) != 2:
-            return False
-        if node.shape[0] <= LONGEST_SHUFFLED:
             return False
         return any(
             pairs.op.family == "elementwise" and pairs.type.size > node.type.size
