@@ -82,6 +82,19 @@ def test_few_components_are_columns_as_well(components):
     assert not any(f"[{components} * i1" in source for source in pairs)
 
 
+@pytest.mark.parametrize("columns", [lambda x: [x[:, k] for k in range(3)], np.transpose])
+@pytest.mark.usefixtures("not_compiled")
+def test_components_one_by_one_are_columns_as_well(columns):
+    def loss(x):
+        d = [c[:, None] - c for c in columns(x)]
+        weights = 1 / (sum(c**2 for c in d) + 0.1) ** 2
+        return sum(np.sum(np.sum(c * weights, axis=1) ** 2) for c in d)
+
+    pairs = [source for source in sources(ng.grad(loss), X[:, :3]) if source.count("for ") > 1]
+    assert pairs
+    assert not any("[3 * i" in source for source in pairs)
+
+
 WINDOWS = {
     "means": lambda w: np.tanh(w.mean(axis=-1)),
     "variances": lambda w: w.var(axis=-1),

@@ -273,14 +273,17 @@ class Roots:
         return any(axis in loops for axis in reduction_axes(node))
 
     def are_columns_of_pairs(self, node: Node) -> bool:
-        """Whether it is rows of components as columns, read once for each of other rows."""
-        if node.op.name != "transpose" or self.loops[node] != (1,) or len(node.shape) != 2:
+        """Whether it is rows of components as columns, or one of these, read once for each of other
+        rows."""
+        if len(self.loops[node]) != 1 or not is_of_columns(node):
             return False
+        readers = [*self.users[node]]
+        for user in readers:  # which grows
+            if user.op.name == "reshape":
+                readers += self.users[user]
         return any(
             pairs.op.family == "elementwise" and pairs.type.size > node.type.size
-            for user in self.users[node]
-            if user.op.name == "reshape"
-            for pairs in self.users[user]
+            for pairs in readers
         )
 
     def is_repeated_assignment(self, node: Node) -> bool:
@@ -580,3 +583,16 @@ class _Weights:
 def is_small_assignment(node: Node) -> bool:
     """Whether it changes so little that writing over the old value pays."""
     return 2 * node.inputs[1].type.size <= node.type.size
+
+
+def is_of_columns(node: Node) -> bool:
+    """Whether it is the columns of a matrix as rows, or one of them."""
+    if node.op.name == "transpose":
+        return len(node.shape) == 2 and node.shape[0] > 1
+    if node.op.name != "slice":
+        return False
+    (x,) = node.inputs
+    if len(x.shape) != 2:
+        return False
+    rows, columns = x.shape[::-1] if x.op.name == "transpose" else x.shape
+    return columns > 1 and node.type.size == max(node.shape) == rows
