@@ -37,6 +37,7 @@ def components_first(outputs: list[Node]) -> list[Node]:
 class _Moves:
     def __init__(self) -> None:
         self.moved: dict[Node, _Moved] = {}  # of a node, the same with its components first
+        self.columns: dict[Node, Node] = {}  # of rows, which both sides of pairs may be
         # Elements of the largest array in memory that a node is made of.
         self.largest: dict[Node, int] = {}
 
@@ -89,7 +90,10 @@ class _Moves:
         if moved is not None and moved.components == count:
             return reshape(moved.node, last + other)
         if rows is not None and count == 1:
-            return reshape(record(_TRANSPOSE, (rows,), {"axes": (1, 0)}), last + other)
+            columns = self.columns.get(rows)
+            if columns is None:
+                columns = self.columns[rows] = record(_TRANSPOSE, (rows,), {"axes": (1, 0)})
+            return reshape(columns, last + other)
         if math.prod(other) == 1 or math.prod(last) == 1:
             return reshape(x, last + other)
         if moved is None and not self.are_windows(x):
