@@ -151,3 +151,16 @@ def test_reductions_of_written_out_axes_are_shared():
     found = sources(ng.grad(f, (0, 1)), many, y)
     assert sum(source.count("exp(") for source in found) <= 12 + 2
     check(lambda x, y: f(x, y), many[:100], y)
+
+
+def test_what_cotangents_add_before_they_meet_the_windows_goes_along():
+    """As the derivatives of a mean and of a mean square do."""
+
+    def deviations(x):
+        w = np.lib.stride_tricks.sliding_window_view(x, (3, 3))
+        return np.sqrt(np.mean(w * w, axis=(2, 3)) - np.mean(w, axis=(2, 3)) ** 2 + 0.1)
+
+    image = RNG.normal(size=(20, 23))
+    gradient = ng.grad(lambda x: np.sum(deviations(x)))
+    assert not any("keep_scalar" in source for source in sources(gradient, image))
+    check(deviations, image, rtol=1e-11)
