@@ -1,6 +1,7 @@
 """The list of passes that all targets have, in order. A target may put others before them
 (`cpu_target.py`, `cuda/target.py`)."""
 
+from numba_grad.compiler.passes.later_reshapes import later_reshapes
 from numba_grad.compiler.passes.mirrored_sums import mirrored_sums
 from numba_grad.compiler.passes.simplify import simplify
 from numba_grad.compiler.passes.slices_of_parts import slices_of_parts
@@ -14,6 +15,7 @@ PASSES = (
     # Before simplify: it repeats what is equal.
     GraphPass("slices of parts", slices_of_parts, frozenset(["slice"])),
     GraphPass("simplify", simplify),
+    GraphPass("later reshapes", later_reshapes, frozenset(["reshape"])),
     GraphPass("vector products", vector_products, PRODUCTS),  # before passes that look for sums
     # After simplify: which values are equal shows there.
     GraphPass("mirrored sums", mirrored_sums, _SUMS),
