@@ -3,6 +3,7 @@
 
 from numba_grad.compiler.passes.later_reshapes import later_reshapes
 from numba_grad.compiler.passes.mirrored_sums import mirrored_sums
+from numba_grad.compiler.passes.short_scans import SCANS, short_scans
 from numba_grad.compiler.passes.simplify import simplify
 from numba_grad.compiler.passes.slices_of_parts import slices_of_parts
 from numba_grad.compiler.passes.split_sums import split_sums
@@ -12,7 +13,8 @@ from numba_grad.compiler.target import GraphPass
 PRODUCTS = frozenset(["matmul"])
 _SUMS = PRODUCTS | {"sum"}  # which products of vectors become
 PASSES = (
-    # Before simplify: it repeats what is equal.
+    # Before simplify: they repeat what is equal.
+    GraphPass("short scans", short_scans, SCANS),
     GraphPass("slices of parts", slices_of_parts, frozenset(["slice"])),
     GraphPass("simplify", simplify),
     GraphPass("later reshapes", later_reshapes, frozenset(["reshape"])),
