@@ -164,3 +164,17 @@ def test_what_cotangents_add_before_they_meet_the_windows_goes_along():
     gradient = ng.grad(lambda x: np.sum(deviations(x)))
     assert not any("keep_scalar" in source for source in sources(gradient, image))
     check(deviations, image, rtol=1e-11)
+
+
+def test_what_is_made_of_smaller_arrays_alone_is_columns():
+    """As weights of a few bins for each of many numbers."""
+    bins = np.linspace(0.0, 1.0, 8)
+
+    def entropy(x):
+        weights = np.exp(-(((x[:, None] - bins) * 10) ** 2))
+        shares = np.mean(weights / np.sum(weights, axis=1, keepdims=True), axis=0)
+        return -np.sum(shares * np.log(shares))
+
+    x = RNG.random(200)
+    assert not any("keep_scalar" in source for source in sources(ng.grad(entropy), x))
+    check(entropy, x, rtol=1e-10)

@@ -1,4 +1,4 @@
-"""What loops compute of pairs of rows of components, or of windows, has these along its first axes.
+"""What loops compute of pairs of rows, of windows or of smaller arrays has components first.
 
     np.sum((x[:, None] - y) ** 2, axis=-1)      with points x, y in 2 to 16 dimensions
     ->      np.sum((x.T[:, :, None] - y.T[:, None]) ** 2, axis=0)
@@ -37,8 +37,6 @@ def components_first(outputs: list[Node]) -> list[Node]:
 class _Moves:
     def __init__(self) -> None:
         self.moved: dict[Node, _Moved] = {}  # of a node, the same with its components first
-        # Of what is made of arrays along other axes alone, for those who read it beside such.
-        self.of_others: dict[Node, _Moved] = {}
         self.columns: dict[Node, Node] = {}  # of rows, which both sides of pairs may be
         # Elements of the largest array in memory that a node is made of.
         self.largest: dict[Node, int] = {}
@@ -61,6 +59,11 @@ class _Moves:
         if node.op.family != "elementwise" or not count:
             return None
         inputs = [_without_broadcast(x) for x in node.inputs]
+        is_larger = all(x.type.size < node.type.size for x in inputs)
+        if not is_larger and not any(
+            x in moved or _rows(x, node) or self.are_windows(x) for x in inputs
+        ):
+            return None
         own = [self.first(x, node, count) for x in inputs]
         first = tuple([x for x in own if x is not None])
         if len(first) < len(own):
@@ -69,9 +72,6 @@ class _Moves:
         shape = node.shape[-count:] + node.shape[:-count]
         if new.shape != shape:
             new = broadcast_to(new, shape)
-        if not any(x in moved or _rows(x, node) or self.are_windows(x) for x in inputs):
-            self.of_others[node] = _Moved(new, count)
-            return None
         back = record(_TRANSPOSE, (new,), {"axes": _order(len(new.shape), len(new.shape) - count)})
         moved[back] = _Moved(new, count)
         return back
@@ -89,7 +89,7 @@ class _Moves:
         order."""
         shape = (1,) * (len(user.shape) - len(x.shape)) + x.shape
         other, last = shape[:-count], shape[-count:]
-        rows, moved = _rows(x, user), self.moved.get(x) or self.of_others.get(x)
+        rows, moved = _rows(x, user), self.moved.get(x)
         if moved is not None and moved.components == count:
             return reshape(moved.node, last + other)
         if rows is not None and count == 1:
