@@ -97,7 +97,7 @@ class _Reshapes:
             return None
         shape = tuple(itertools.chain(*groups))
         if node.op is _BROADCAST:
-            new = broadcast_to(*first, shape)
+            new = broadcast_to(first[0], shape)
         else:
             new = record(node.op, first, dict(node.params))
             new = new if new.shape == shape else broadcast_to(new, shape)
