@@ -86,6 +86,7 @@ SELDOM = {
     "numba_grad.transforms.rerolling.rows_of_steps",
     "numba_grad.transforms.rerolling.steps_of_loop",
     "numba_grad.transforms.rerolling.written_parts",
+    "numba_grad.transforms.rewrites.joined_parts",
     "numba_grad.transforms.rewrites.kept_ends",
     "numba_grad.transforms.stored_graphs",
     "numba_grad.transforms.rewrites.replaced_nodes",

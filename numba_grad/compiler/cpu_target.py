@@ -31,9 +31,9 @@ COSTS = Costs(
     store_of_shifts=16,
     store_of_expansion=400,
     cached_bytes=1 << 20,
-    # Forces of 60 to 350 bodies, with the array of all distances stored, take 0.6 of the time.
+    # Forces of 60 to 500 bodies, with the array of all distances stored, take 0.6 of the time.
     store_in_cache=16,
-    bytes_in_cache=1 << 20,
+    bytes_in_cache=1 << 21,
 )
 # Elements of a reduction that one task sums up: fixed, so that results do not depend on the number
 # of threads.

@@ -376,7 +376,7 @@ def test_components_of_a_few_rows_are_written_out():
     loops = {}
     for rows in (10, 40):
         kernels = ng.jit(ng.grad(f)).lower(np.ones((rows, 3))).kernels
-        loops[rows] = [kernel.source.count("for ") for kernel in kernels]
+        loops[rows] = max(kernel.source.count("for ") for kernel in kernels)
     assert loops[10] == loops[40]
 
 

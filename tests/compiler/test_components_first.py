@@ -66,6 +66,35 @@ def test_nothing_is_copied_for_each_pair(name):
     assert any("# transpose: float64, 2-d" in source for source in found)
 
 
+@pytest.mark.parametrize("components", [2, 3, 4])
+@pytest.mark.usefixtures("not_compiled")
+def test_few_components_are_columns_as_well(components):
+    """Loops over pairs read neighbours then, which are vector code with a last part of a vector:
+    rows of 50 pairs took three times as long."""
+
+    def loss(x, y, w):
+        return np.sum((np.exp(-np.sum(differences(x, y) ** 2, axis=-1)) @ w) ** 2)
+
+    given = np.ones((100, components)), np.ones((50, components)), np.ones(50)
+    found = sources(ng.grad(loss, (0, 1, 2)), *given)
+    pairs = [source for source in found if source.count("for ") > 1]
+    assert len(pairs) > 1
+    assert not any(f"[{components} * i1" in source for source in pairs)
+
+
+@pytest.mark.parametrize("columns", [lambda x: [x[:, k] for k in range(3)], np.transpose])
+@pytest.mark.usefixtures("not_compiled")
+def test_components_one_by_one_are_columns_as_well(columns):
+    def loss(x):
+        d = [c[:, None] - c for c in columns(x)]
+        weights = 1 / (sum(c**2 for c in d) + 0.1) ** 2
+        return sum(np.sum(np.sum(c * weights, axis=1) ** 2) for c in d)
+
+    pairs = [source for source in sources(ng.grad(loss), X[:, :3]) if source.count("for ") > 1]
+    assert pairs
+    assert not any("[3 * i" in source for source in pairs)
+
+
 WINDOWS = {
     "means": lambda w: np.tanh(w.mean(axis=-1)),
     "variances": lambda w: w.var(axis=-1),
@@ -122,3 +151,30 @@ def test_reductions_of_written_out_axes_are_shared():
     found = sources(ng.grad(f, (0, 1)), many, y)
     assert sum(source.count("exp(") for source in found) <= 12 + 2
     check(lambda x, y: f(x, y), many[:100], y)
+
+
+def test_what_cotangents_add_before_they_meet_the_windows_goes_along():
+    """As the derivatives of a mean and of a mean square do."""
+
+    def deviations(x):
+        w = np.lib.stride_tricks.sliding_window_view(x, (3, 3))
+        return np.sqrt(np.mean(w * w, axis=(2, 3)) - np.mean(w, axis=(2, 3)) ** 2 + 0.1)
+
+    image = RNG.normal(size=(20, 23))
+    gradient = ng.grad(lambda x: np.sum(deviations(x)))
+    assert not any("keep_scalar" in source for source in sources(gradient, image))
+    check(deviations, image, rtol=1e-11)
+
+
+def test_what_is_made_of_smaller_arrays_alone_is_columns():
+    """As weights of a few bins for each of many numbers."""
+    bins = np.linspace(0.0, 1.0, 8)
+
+    def entropy(x):
+        weights = np.exp(-(((x[:, None] - bins) * 10) ** 2))
+        shares = np.mean(weights / np.sum(weights, axis=1, keepdims=True), axis=0)
+        return -np.sum(shares * np.log(shares))
+
+    x = RNG.random(200)
+    assert not any("keep_scalar" in source for source in sources(ng.grad(entropy), x))
+    check(entropy, x, rtol=1e-10)

@@ -134,3 +134,30 @@ def test_sums_in_sums_without_end(monkeypatch):
     assert 0 < counts[1] <= 3 * counts[0]
     g = ng.grad(lambda x: f(x, 3))
     np.testing.assert_allclose(ng.jit(g)(NUMBERS), g(NUMBERS), rtol=1e-10)
+
+
+@pytest.mark.usefixtures("not_compiled")
+def test_steps_whose_sums_are_joined_stay_steps():
+    """What no rule changes of a step is in it, not before all steps: by components there were ten
+    kernels more, between which matrices of all steps were in memory."""
+
+    def by_rows(x):
+        d = x[None] - x[:, None]
+        return np.sum(d * ((np.sum(d * d, axis=-1) + 0.01) ** -1.5)[..., None], axis=1)
+
+    def by_components(x):
+        d = [c - c[:, None] for c in (x[:, 0], x[:, 1], x[:, 2])]
+        weights = (d[0] * d[0] + d[1] * d[1] + d[2] * d[2] + 0.01) ** -1.5
+        return np.stack([np.sum(c * weights, axis=1) for c in d], axis=1)
+
+    def kernels(acceleration):
+        def loss(x):
+            v = np.zeros_like(x)
+            for _ in range(20):
+                v = v + 0.005 * acceleration(x)
+                x = x + 0.01 * v
+            return np.sum(x**2)
+
+        return len(ng.jit(ng.value_and_grad(loss)).lower(POINTS).kernels)
+
+    assert kernels(by_components) <= kernels(by_rows) + 2

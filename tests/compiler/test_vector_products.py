@@ -134,3 +134,18 @@ def test_what_several_products_are_made_of_is_computed_once(monkeypatch):
 
     lowered = ng.jit(f).lower(a, x, v)
     assert sum(kernel.count for kernel in lowered.kernels if "solve" in kernel.name) == 1
+
+
+def test_columns_that_are_computed_are_not_stored_for_a_product():
+    def f(x, v):
+        b = np.zeros((len(x), 5), like=x)
+        for k in range(5):
+            b[:, k] = np.sin((k + 1) * x)
+        return np.sum((b @ v) ** 2)
+
+    x, v = np.linspace(0.0, 1.0, 60), np.linspace(-1.0, 1.0, 5)
+    found = ng.jit(ng.value_and_grad(f, (0, 1)))
+    assert not any("matmul" in kernel.name for kernel in found.lower(x, v).kernels)
+    products = np.sin(np.outer(x, np.arange(1, 6))) @ v
+    np.testing.assert_allclose(found(x, v)[0], np.sum(products**2), rtol=1e-13)
+    ng.testing.check_gradients(f, x, v)

@@ -34,7 +34,7 @@ WAYS = [
     lambda x: np.sum(steep(squares(x) + np.eye(COUNT)) * (1 - np.eye(COUNT))),
     lambda x: np.sum(steep(squares(x) + np.diag(np.full(COUNT, 1e10)))),
     lambda x: np.sum(
-        (1 - np.eye(COUNT))[..., None] * np.tanh(x[:, None] - x) * squares(x)[..., None]
+        (1 - np.eye(COUNT))[..., None] * np.tanh(x[:, None] - 0.5 * x) * squares(x)[..., None]
     ),
     by_choice,
     by_filling,

@@ -259,14 +259,15 @@ class _Groups:
                     stack.extend(node.inputs)
         added = False
         for node, kernels in kernels_of.items():
+            nbytes = self.roots.bytes_of_component(node)
             if (
                 len(kernels) < 2
-                or not self.roots.costs.is_worth_sharing(cost[node], len(kernels), node.type.nbytes)
+                or not self.roots.costs.is_worth_sharing(cost[node], len(kernels), nbytes)
                 or node.op.family not in ("elementwise", "reduction")
             ):
                 continue
             is_expansion = node.type.size >= EXPANSION * source_size[node]
-            is_large = node.type.nbytes > self.roots.costs.bytes_in_cache
+            is_large = nbytes > self.roots.costs.bytes_in_cache
             if (is_expansion and is_large) or not self.roots.loops[node]:
                 continue
             parting = any(kernels_of.get(user, set()) != kernels for user in self.roots.users[node])

@@ -4,6 +4,7 @@ Results, what library calls read, reductions over loops, and what costs more to 
 to store. Everything else is computed inside of the kernels that use it.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
@@ -11,7 +12,6 @@ from numba_grad.compiler.fusion.costs import Costs
 from numba_grad.compiler.fusion.reading import Reading
 from numba_grad.compiler.library_kernels.operands import memory_operands
 from numba_grad.compiler.loop_nests.iteration_spaces import (
-    LONGEST_SHUFFLED,
     loop_axes,
     matching_groups,
 )
@@ -257,6 +257,11 @@ class Roots:
             node = node.inputs[0]
         return node
 
+    def bytes_of_component(self, node: Node) -> int:
+        """Of one of the components along axes that are written out: each of them written as a value
+        of its own is stored or not by its own size."""
+        return math.prod([node.shape[axis] for axis in self.loops[node]]) * node.dtype.itemsize
+
     def add_root(self, node: Node) -> None:
         if node not in self.memory:
             self.nodes.add(node)
@@ -268,16 +273,17 @@ class Roots:
         return any(axis in loops for axis in reduction_axes(node))
 
     def are_columns_of_pairs(self, node: Node) -> bool:
-        """Whether it is rows of components as columns, read once for each of other rows."""
-        if node.op.name != "transpose" or self.loops[node] != (1,) or len(node.shape) != 2:
+        """Whether it is rows of components as columns, or one of these, read once for each of other
+        rows."""
+        if len(self.loops[node]) != 1 or not is_of_columns(node):
             return False
-        if node.shape[0] <= LONGEST_SHUFFLED:
-            return False
+        readers = [*self.users[node]]
+        for user in readers:  # which grows
+            if user.op.name == "reshape":
+                readers += self.users[user]
         return any(
             pairs.op.family == "elementwise" and pairs.type.size > node.type.size
-            for user in self.users[node]
-            if user.op.name == "reshape"
-            for pairs in self.users[user]
+            for pairs in readers
         )
 
     def is_repeated_assignment(self, node: Node) -> bool:
@@ -577,3 +583,16 @@ class _Weights:
 def is_small_assignment(node: Node) -> bool:
     """Whether it changes so little that writing over the old value pays."""
     return 2 * node.inputs[1].type.size <= node.type.size
+
+
+def is_of_columns(node: Node) -> bool:
+    """Whether it is the columns of a matrix as rows, or one of them."""
+    if node.op.name == "transpose":
+        return len(node.shape) == 2 and node.shape[0] > 1
+    if node.op.name != "slice":
+        return False
+    (x,) = node.inputs
+    if len(x.shape) != 2:
+        return False
+    rows, columns = x.shape[::-1] if x.op.name == "transpose" else x.shape
+    return columns > 1 and node.type.size == max(node.shape) == rows

@@ -1,4 +1,4 @@
-"""What loops compute of pairs of rows of components, or of windows, has these along its first axes.
+"""What loops compute of pairs of rows, of windows or of smaller arrays has components first.
 
     np.sum((x[:, None] - y) ** 2, axis=-1)      with points x, y in 2 to 16 dimensions
     ->      np.sum((x.T[:, :, None] - y.T[:, None]) ** 2, axis=0)
@@ -37,6 +37,7 @@ def components_first(outputs: list[Node]) -> list[Node]:
 class _Moves:
     def __init__(self) -> None:
         self.moved: dict[Node, _Moved] = {}  # of a node, the same with its components first
+        self.columns: dict[Node, Node] = {}  # of rows, which both sides of pairs may be
         # Elements of the largest array in memory that a node is made of.
         self.largest: dict[Node, int] = {}
 
@@ -58,7 +59,10 @@ class _Moves:
         if node.op.family != "elementwise" or not count:
             return None
         inputs = [_without_broadcast(x) for x in node.inputs]
-        if not any(x in moved or _rows(x, node) or self.are_windows(x) for x in inputs):
+        is_larger = all(x.type.size < node.type.size for x in inputs)
+        if not is_larger and not any(
+            x in moved or _rows(x, node) or self.are_windows(x) for x in inputs
+        ):
             return None
         own = [self.first(x, node, count) for x in inputs]
         first = tuple([x for x in own if x is not None])
@@ -89,7 +93,10 @@ class _Moves:
         if moved is not None and moved.components == count:
             return reshape(moved.node, last + other)
         if rows is not None and count == 1:
-            return reshape(record(_TRANSPOSE, (rows,), {"axes": (1, 0)}), last + other)
+            columns = self.columns.get(rows)
+            if columns is None:
+                columns = self.columns[rows] = record(_TRANSPOSE, (rows,), {"axes": (1, 0)})
+            return reshape(columns, last + other)
         if math.prod(other) == 1 or math.prod(last) == 1:
             return reshape(x, last + other)
         if moved is None and not self.are_windows(x):

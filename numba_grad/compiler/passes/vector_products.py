@@ -62,7 +62,8 @@ def _is_computed_for_vectors(x: Node, users_of: _Users) -> bool:
     vectors."""
     while x.op.name == "transpose":
         (x,) = x.inputs
-    if x.op.family != "elementwise" or 1 in x.shape or not _is_made_of_smaller(x):
+    is_computed = x.op.family == "elementwise" or x.op.name == "concatenate"  # of columns
+    if not is_computed or 1 in x.shape or not _is_made_of_smaller(x):
         return False
     readers = [*users_of[x]]
     for reader in readers:  # which grows
@@ -90,7 +91,11 @@ def _is_outer_product(node: Node, users_of: _Users) -> bool:
     others to a sum."""
     if not _is_product(node) or node.inputs[0].shape[1] != 1 or 1 in node.shape:
         return False
-    readers = users_of[node]
+    readers = [*users_of[node]]
+    for reader in readers:  # which grows
+        if reader.op.name in ("slice", "reshape"):
+            readers += users_of[reader]
+    readers = [x for x in readers if x.op.name not in ("slice", "reshape")]
     return bool(readers) and all(
         reader.op.family == "elementwise" and reader.op.name != "add" for reader in readers
     )

@@ -37,10 +37,16 @@ from numba_grad.frontend.inputs.tracing import Check, ClosedOver, is_tracing
 from numba_grad.frontend.tensors.python_numbers import Limit
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
-from numba_grad.graph.node import OPS, Node, argument, leaf, recording
+from numba_grad.graph.node import OPS, Node, argument, leaf, next_serial, recording
 from numba_grad.graph.placement import goes_along
 from numba_grad.graph.types import CPU, Type
-from numba_grad.graph.walk import in_order_of_recording, is_traced, substitute, toposort
+from numba_grad.graph.walk import (
+    in_order_of_recording,
+    is_traced,
+    rebuilt,
+    substitute,
+    toposort,
+)
 from numba_grad.immutable import NamedTuple
 from numba_grad.locks import new_lock
 from numba_grad.transforms.call import call
@@ -254,7 +260,7 @@ class Specialization:
         leaves = {x: leaf(x.value) for x in nodes if _was_looked_at(x)}
         given_to_rules = substitute(computed, leaves) if leaves else computed
         constants = {leaves.get(x, x): value for x, value in constants.items()}
-        found = given_to_rules
+        found, since = given_to_rules, next_serial()
         for rule in rules:
             found = rule(found, constants)
         if found is not given_to_rules or has_sums:
@@ -262,6 +268,7 @@ class Specialization:
             found = sums.row_and_column_sums(found, constants)
         if found is given_to_rules:
             return computed
+        found = _in_order_of_steps(found, since)
         found = substitute(found, {y: x for x, y in leaves.items()}) if leaves else found
         given = {*self.inputs}
         known = [x for x in toposort(found, stop=given.__contains__) if x.value is not None]
@@ -458,6 +465,25 @@ def _rules(nodes: Collection[Node], constants: Mapping[Node, Any]) -> list[Rule]
     if OPS["scatter_add"] in operations or (few and OPS["gather"] in operations):
         rules.append(imported("numba_grad.compiler.passes.known_places").known_places)
     return rules
+
+
+def _in_order_of_steps(outputs: list[Node], since: int) -> list[Node]:
+    """`outputs`, recorded once more: what rules have made, from the serial `since` on, comes after
+    what it is made of, and all else in its old order. Steps of loops are told apart by that, and
+    the parts of one that no rule has changed would be before all that were, in memory until then.
+    """
+    order = in_order_of_recording(toposort(outputs, stop=lambda x: x.value is not None))
+    place: dict[Node, int] = {}
+    for node in order:
+        is_made = node.serial >= since and bool(node.inputs) and node.value is None
+        place[node] = max([place[x] for x in node.inputs]) if is_made else node.serial
+    done: dict[Node, Node] = {}
+    with recording(False):
+        for node in sorted(order, key=lambda x: (place[x], x.serial)):
+            stays = not node.inputs or node.value is not None
+            inputs = () if stays else tuple([done[x] for x in node.inputs])
+            done[node] = node if stays else rebuilt(node, inputs, {})
+    return [done[x] for x in outputs]
 
 
 def worth_comparing(constants: Iterable[Node], nodes: Iterable[Node]) -> list[Node]:

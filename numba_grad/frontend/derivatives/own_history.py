@@ -21,6 +21,7 @@ from numba_grad.transforms.rewrites.repeated_views import (
 )
 
 _op, _requires_grad = attrgetter("op"), attrgetter("requires_grad")
+_ASSIGNMENT = OPS["update_slice"]
 _EXTREMES = {OPS["max"], OPS["min"]}
 
 
@@ -163,6 +164,9 @@ class OwnHistory:
         if puts_arrays_together(history):
             kept_ends = imported("numba_grad.transforms.rewrites.kept_ends")
             history = kept_ends.with_kept_ends(history, roots)
+        if _ASSIGNMENT in map(_op, history) or puts_arrays_together(history):
+            joined_parts = imported("numba_grad.transforms.rewrites.joined_parts")
+            history = joined_parts.with_joined_parts(history, roots)
         history = without_repeated_views(history, roots)
         # Two arguments may be equal, and are two nevertheless.
         fixed = {*roots, *self._ends}
