@@ -376,3 +376,17 @@ def test_values_that_are_not_finite():
         (value, slope), (expected, expected_slope) = ng.jit(f)(x), f(x)
     np.testing.assert_array_equal(np.isnan(value), np.isnan(np.asarray(expected)))
     np.testing.assert_array_equal(np.isnan(slope), np.isnan(np.asarray(expected_slope)))
+
+
+def test_a_function_that_is_traced_again_reads_what_was_filled():
+    def spread(x):  # its rows become one array, with a literal that the first trace has computed
+        total = 0.0
+        for k in range(2, 20):
+            total = total + (x[k - 1] - np.mean(x[:k])) ** 2 / np.std(x[:k])
+        return total
+
+    x = np.cos(np.arange(20.0))
+    first = ng.jit(ng.value_and_grad(spread))(x)
+    again = ng.jit(ng.value_and_grad(spread))(x)
+    np.testing.assert_array_equal(first[0], again[0])
+    np.testing.assert_array_equal(first[1], again[1])

@@ -141,15 +141,20 @@ class _OnGrid:
         if is_of_pairs:
             self._of_pairs.add((node, axis))
 
+    def _now(self, x: Node) -> Node:
+        """What there is of an operand; itself if it is a literal that a value was filled from,
+        which no walk has come to."""
+        return self._done.get(x, x)
+
     def _shape(self, shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
         return *shape[:axis], *self._sizes, *shape[axis + 1 :]
 
     def _grid_of(self, x: Node, axis: int | None) -> Node | None:
         """`axis` is as `_RULES` say."""
         if axis is None:
-            return self._done[x]
+            return self._now(x)
         if axis < 0:
-            now, own = self._done[x], ~axis
+            now, own = self._now(x), ~axis
             return self._at_one_place(now, own)
         return self._grids.get((x, axis))
 
@@ -167,7 +172,7 @@ class _OnGrid:
         roles = self._roles(x, indices)
         if axis or node.params["checked"] or roles is None:
             return None
-        now, rest = _with_first_axes(self._done[x], _order(roles)), x.shape[len(roles) :]
+        now, rest = _with_first_axes(self._now(x), _order(roles)), x.shape[len(roles) :]
         own = tuple([n if k in roles else 1 for k, n in enumerate(self._sizes)])
         return broadcast_to(reshape(now, (*own, *rest)), (*self._sizes, *rest))
 
@@ -179,7 +184,7 @@ class _OnGrid:
             grid = self._grids.get((x, own))
             is_of_pairs = (x, own) in self._of_pairs
             return None if grid is None else broadcast_to(grid, shape), is_of_pairs
-        now = self._done[x]
+        now = self._now(x)
         if own >= 0:
             now = self._at_one_place(now, own)
         return broadcast_to(now, shape), False
