@@ -171,6 +171,25 @@ def test_periods_that_add_to_several_arrays_are_taken_together():
     assert cuts(1, are_large=True) == 2 * period
 
 
+@pytest.mark.parametrize("together", [1, 4])
+def test_periods_of_arrays_that_shrink_are_not_taken_together(together):
+    signatures, edges = periodic([5, 3, 8, 2, 7, 6], 60, 2)
+    bounds = cut(signatures, edges, change_shape=lambda start, stop: together == 1)
+    assert Counter(np.diff(bounds).tolist()).most_common(1)[0][0] == 6 * together
+
+
+def test_steps_of_a_triangle_share_kernels():
+    def interpolated(y, t):  # Neville's scheme
+        x = np.linspace(0.0, 1.0, len(y))
+        for k in range(1, len(y)):
+            y = ((t - x[k:]) * y[:-1] + (x[:-k] - t) * y[1:]) / (x[:-k] - x[k:])
+        return y[0]
+
+    few, many = (kernels(ng.grad(interpolated), np.sin(np.arange(n)), 0.3) for n in (32, 40))
+    assert few == many
+    assert len(few) <= 9
+
+
 def test_a_short_graph_is_one_segment():
     signatures, edges = periodic(list(range(LONGEST_WHOLE)), 1, 3)
     assert cut(signatures, edges) == [0, LONGEST_WHOLE]

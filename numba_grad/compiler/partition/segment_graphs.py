@@ -138,12 +138,19 @@ class _Segmentation:
             sizes = [self.graph.nodes[k].type.nbytes for k in run[start:stop].tolist()]
             return sum(sizes) > FEW_BYTES * len(sizes)
 
+        def change_shape(start: int, stop: int) -> bool:
+            nodes = self.graph.nodes
+            own, after = run[start:stop].tolist(), run[stop : 2 * stop - start].tolist()
+            pairs = zip(own, after, strict=False)  # of two periods, the last may have a part
+            return any(nodes[k].shape != nodes[x].shape for k, x in pairs)
+
         return cut(
             hashes,
             np.searchsorted(run, pairs),
             is_straight=self.is_straight,
             are_small=are_small,
             are_large=are_large,
+            change_shape=change_shape,
         )
 
     def are_small(self, positions: np.ndarray) -> bool:

@@ -69,6 +69,7 @@ def cut(
     is_straight: bool = False,
     are_small: Callable[[int, int], bool] = _never,
     are_large: Callable[[int, int], bool] = _never,
+    change_shape: Callable[[int, int], bool] = _never,
 ) -> list[int]:
     """Positions at which segments start: 0 and cuts; then the number of nodes.
 
@@ -80,6 +81,7 @@ def cut(
     is_straight : whether it may be straight-line code, of a step of a loop: such code is not cut
     are_small, are_large : whether the nodes from one position to another have few elements each, or
         so many that a cache holds not many of them
+    change_shape : whether those from one position to another have not the shapes of as many next
     """
     n = len(signatures)
     if n <= min(FEWEST_NODES, LONGEST_WHOLE) or (is_straight and n <= LONGEST):
@@ -89,7 +91,7 @@ def cut(
         are_small = _never
     result = [0]
     for stretch in _stretches(signatures, edges):
-        inside = _cuts_of_stretch(stretch, signatures, edges, are_large)
+        inside = _cuts_of_stretch(stretch, signatures, edges, are_large, change_shape)
         result += _cuts_of_rest(result[-1], inside[0], signatures, edges, are_small)
         result += inside
     result += _cuts_of_rest(result[-1], n, signatures, edges, are_small)
@@ -228,6 +230,7 @@ def _cuts_of_stretch(
     signatures: np.ndarray,
     edges: np.ndarray,
     are_large: Callable[[int, int], bool],
+    change_shape: Callable[[int, int], bool],
 ) -> list[int]:
     """Where segments start within a stretch, and where the last of them stops.
 
@@ -244,12 +247,20 @@ def _cuts_of_stretch(
     is_large = adds and are_large(stretch.start, stretch.start + period)
     short = SHORT_OF_SUMS if is_large else SHORT
     together = 1
-    while together < MOST_TOGETHER and together * period < short:
-        together *= 2
+    if not _changes_shape(stretch, change_shape):
+        while together < MOST_TOGETHER and together * period < short:
+            together *= 2
     left = (len(starts) - 1 - FEWEST_ALONE) % together + FEWEST_ALONE if together > 1 else 0
     if _goes_back(stretch, inside):
         return [*starts[:left], *starts[left::together]]
     return [*starts[: len(starts) - left : together], *starts[len(starts) - left :]]
+
+
+def _changes_shape(stretch: Stretch, change_shape: Callable[[int, int], bool]) -> bool:
+    """Whether periods go through arrays that grow or shrink: no loop does several of them, so each
+    of those that are taken together would have kernels of its own."""
+    start = stretch.start + (stretch.stop - stretch.start) // stretch.period // 2 * stretch.period
+    return change_shape(start, start + stretch.period)
 
 
 def _adds_to_several(stretch: Stretch, signatures: np.ndarray, edges: np.ndarray) -> bool:
