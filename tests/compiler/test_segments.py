@@ -190,6 +190,20 @@ def test_steps_of_a_triangle_share_kernels():
     assert len(few) <= 9
 
 
+def test_states_that_shrink_are_stored_in_each_step():
+    def f(s, u):
+        total = 0.0
+        for _ in range(len(s) - 1):
+            s = s[1:] / u  # not made of the state three steps before in two of three
+            total = total + np.sum(np.sin(s) * s)
+        return total
+
+    few, many = (
+        kernels(ng.grad(f, argnums=(0, 1)), np.linspace(0.5, 2.0, n), 1.01) for n in (32, 40)
+    )
+    assert few == many
+
+
 def test_a_short_graph_is_one_segment():
     signatures, edges = periodic(list(range(LONGEST_WHOLE)), 1, 3)
     assert cut(signatures, edges) == [0, LONGEST_WHOLE]

@@ -116,7 +116,7 @@ class Sources:
         made_of: dict[int, tuple[int | None, int]] = {}
         # What costs too much in one step of a loop is cheap in none, so that steps stay equal: not
         # every other state made of the one before. By operations, the inputs' included.
-        too_expensive: set[tuple[int, ...]] = set()
+        too_expensive: set[tuple[object, ...]] = set()
         starts, signatures = self.graph.starts, self.graph.signatures
         for k, inputs, cost in zip(
             candidates.tolist(), arrays, costs[candidates].tolist(), strict=True
@@ -132,7 +132,10 @@ class Sources:
                 may_be_kept[k] = may_be_kept[k] or nodes[k].op.name == "concatenate"
                 continue
             own_inputs = self.edges[starts[k] : starts[k + 1]]
-            operations = (int(signatures[k]), *signatures[own_inputs].tolist())
+            operations = (
+                int(signatures[k]),
+                *[_operation(nodes[x], int(signatures[x])) for x in own_inputs.tolist()],
+            )
             if cost > CHEAP:
                 too_expensive.add(operations)
             if operations in too_expensive:
@@ -264,6 +267,12 @@ class Sources:
             parts.append(np.stack(np.divmod(further, self.count), axis=1))
         pairs = np.concatenate(parts)
         return pairs[np.argsort(pairs[:, 1], kind="stable")]
+
+
+def _operation(node: Node, signature: int) -> object:
+    """What a node does; of slices, wherever they end."""
+    params = node.params
+    return (params["starts"], params["steps"]) if node.op.name == "slice" else signature
 
 
 def distinct(numbers: np.ndarray) -> np.ndarray:
