@@ -117,7 +117,6 @@ class Sources:
         # What costs too much in one step of a loop is cheap in none, so that steps stay equal: not
         # every other state made of the one before. By operations, the inputs' included.
         too_expensive: set[tuple[object, ...]] = set()
-        starts, signatures = self.graph.starts, self.graph.signatures
         for k, inputs, cost in zip(
             candidates.tolist(), arrays, costs[candidates].tolist(), strict=True
         ):
@@ -131,11 +130,7 @@ class Sources:
                 # Of a movement: it may be kept where something is made of it.
                 may_be_kept[k] = may_be_kept[k] or nodes[k].op.name == "concatenate"
                 continue
-            own_inputs = self.edges[starts[k] : starts[k + 1]]
-            operations = (
-                int(signatures[k]),
-                *[_operation(nodes[x], int(signatures[x])) for x in own_inputs.tolist()],
-            )
+            operations = self.operations(k)
             if cost > CHEAP:
                 too_expensive.add(operations)
             if operations in too_expensive:
@@ -151,6 +146,16 @@ class Sources:
             ):
                 made_of[k] = (source, cost)
         return made_of
+
+    def operations(self, k: int) -> tuple[object, ...]:
+        """What a node and its inputs do; of slices, wherever they end."""
+        numbers, nodes = self.graph.signatures, self.graph.nodes
+        own: list[object] = [int(numbers[k])]
+        for x in self.graph.reads(k):
+            params = nodes[x].params
+            is_slice = nodes[x].op.name == "slice"
+            own.append((params["starts"], params["steps"]) if is_slice else int(numbers[x]))
+        return tuple(own)
 
     def repeated_movements(self) -> list[int]:
         """Movements to store, so that those below them are not done again by each segment that
@@ -267,12 +272,6 @@ class Sources:
             parts.append(np.stack(np.divmod(further, self.count), axis=1))
         pairs = np.concatenate(parts)
         return pairs[np.argsort(pairs[:, 1], kind="stable")]
-
-
-def _operation(node: Node, signature: int) -> object:
-    """What a node does; of slices, wherever they end."""
-    params = node.params
-    return (params["starts"], params["steps"]) if node.op.name == "slice" else signature
 
 
 def distinct(numbers: np.ndarray) -> np.ndarray:
