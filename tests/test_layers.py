@@ -48,6 +48,7 @@ SELDOM = {
     "numba_grad.autograd.gradient_checks",
     "numba_grad.compiler.control_flow.communications",
     "numba_grad.compiler.control_flow.joinable_steps",
+    "numba_grad.compiler.first_tier.loop_work",
     "numba_grad.compiler.passes.diagonals_of_products",
     "numba_grad.compiler.passes.known_places",
     "numba_grad.compiler.passes.pairs_on_grids",

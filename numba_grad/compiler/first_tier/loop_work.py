@@ -2,9 +2,8 @@
 
 import math
 
-from numba_grad.compiler.first_tier.layouts import MOVEMENTS
 from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, targets_of
-from numba_grad.compiler.partition.roles import RENAMINGS
+from numba_grad.compiler.partition.roles import REARRANGEMENTS, RENAMINGS
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import toposort
 from numba_grad.ops.control import item
@@ -81,7 +80,7 @@ def _of_pass(target: ClosedGraph, known: _Known, is_once: bool) -> float:
 def _of_node(node: Node, known: _Known, is_once: bool) -> float:
     if node.op.family == "call":
         return _of_call(node, known, is_once)
-    if node.op.name in MOVEMENTS or node.op.name in RENAMINGS or node.op.family in _NO_STEPS:
+    if node.op.name in (*REARRANGEMENTS, *RENAMINGS) or node.op.family in _NO_STEPS:
         return 0
     elements = max(x.type.size for x in (node, *node.inputs))
     if elements > _MOST_ELEMENTS or node.op.name == _USERS:
