@@ -19,7 +19,7 @@ from numba_grad.graph.walk import substitute, toposort
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import broadcast_to, reshape
 
-_TRANSPOSE, _BROADCAST = OPS["transpose"], OPS["broadcast_to"]
+_TRANSPOSE, _BROADCAST, _MULTIPLY = OPS["transpose"], OPS["broadcast_to"], OPS["multiply"]
 
 
 class _Moved(NamedTuple):
@@ -59,7 +59,8 @@ class _Moves:
         if node.op.family != "elementwise" or not count:
             return None
         inputs = [_without_broadcast(x) for x in node.inputs]
-        is_larger = all(x.type.size < node.type.size for x in inputs)
+        # An outer product is a cotangent of a weighted sum mostly, which is read part by part.
+        is_larger = all(x.type.size < node.type.size for x in inputs) and node.op is not _MULTIPLY
         if not is_larger and not any(
             x in moved or _rows(x, node) or self.are_windows(x) for x in inputs
         ):
