@@ -23,7 +23,7 @@ def with_powers(x: Any, decay: Any, exponents: Sequence[int]) -> Any:
     return np.sum(x)
 
 
-@pytest.mark.thorough(but="a number-from 1")
+@pytest.mark.thorough(but="a number-from 1|a number-again and again-0.9")
 @pytest.mark.parametrize("decay", [0.9, -0.7, 0.0])
 @pytest.mark.parametrize(
     "exponents",

@@ -93,7 +93,7 @@ class RerolledLoops:
     def __init__(self, first: Rerolled) -> None:
         self.loops: list[Rerolled] = []
         self._inside: set[Node] = set()
-        self._recorded: set[Node] = set()
+        self._recorded: dict[Node, set[Node]] = {}  # with the steps that each is in place of
         self._instead: dict[Node, Node] = {}
         self._others: dict[Node, Runs] = {}
         self._add(first)
@@ -101,7 +101,8 @@ class RerolledLoops:
     def _add(self, loop: Rerolled) -> None:
         self.loops.append(loop)
         self._inside.update(loop.steps)
-        self._recorded |= loop.recorded
+        steps = set(loop.steps)
+        self._recorded |= dict.fromkeys(loop.recorded, steps)
         self._instead |= loop.instead
         for node, runs in loop.others.items():
             self._others[node] = self._others.get(node, {}) | runs
@@ -125,7 +126,12 @@ class RerolledLoops:
 
     def _inputs(self, node: Node) -> tuple[Node, ...]:
         """Those of a node that is not in the loops, from now on."""
-        return _inputs(node, self._others, self._instead)
+        found = _inputs(node, self._others, self._instead)
+        own = self._recorded.get(node)
+        if own is None:
+            return found
+        # What is the same in all steps a loop has from its first one, even if others read it too.
+        return tuple([x if x in own else y for x, y in zip(node.inputs, found, strict=True)])
 
     def rewired(self, order: Sequence[Node], roots: Sequence[Node]) -> dict[Node, Node]:
         """Copies of those nodes of `order`, which `roots` depend on, that come after the loops."""
