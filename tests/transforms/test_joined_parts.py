@@ -27,8 +27,9 @@ def over_a_copy(x):
 
 def of_rows(x):
     b = np.zeros(x.T.shape, like=x)
-    b[0:4] = np.sin(x.T[:4])
-    b[4:9] = x.T[4:] ** 2
+    b[0:3] = np.sin(x.T[:3])
+    b[3:6] = x.T[3:6] ** 2
+    b[6:9] = x.T[6:]
     return b
 
 
@@ -42,8 +43,15 @@ def partly_over_another(x):
 def over_rows(x):
     b = np.zeros(x.shape, like=x)
     b[:20] = np.sin(x[:20])
-    b[:, 0:4] = np.cos(x[:, 0:4])
-    b[:, 4:9] = x[:, 4:9]
+    for k in (0, 3, 6):
+        b[:, k : k + 3] = np.cos(x[:, k : k + 3])
+    return b
+
+
+def states(x):
+    b = np.zeros(x.shape, like=x)
+    b[0] = x[0]
+    b[1:] = np.sin(x[1:])
     return b
 
 
@@ -53,9 +61,10 @@ ASSIGNED = {
     "in another order": (lambda x: assigned(x, [3, 8, 0, 1, 7, 2, 6, 5, 4]), True),
     "twice": (lambda x: assigned(x, [3, *range(9)]), True),
     "of a copy": (over_a_copy, True),
-    "several at once": (lambda x: assigned(x, [slice(0, 4), slice(4, 9)]), True),
+    "several at once": (lambda x: assigned(x, [slice(0, 3), slice(3, 6), slice(6, 9)]), True),
     "rows": (of_rows, True),
     "not the last": (lambda x: assigned(x, range(8)), False),
+    "the first, and all others": (states, False),
     "every second": (lambda x: assigned(x, [slice(0, 9, 2), slice(1, 9, 2)]), False),
     "partly over another": (partly_over_another, False),
     "all of it, over others": (over_rows, True),

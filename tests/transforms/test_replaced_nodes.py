@@ -29,7 +29,7 @@ def test_users_read_what_is_new_and_what_nobody_reads_goes() -> None:
     assert [node.op for node in order] == [x.op, COS, NEGATIVE, MULTIPLY]
     assert total.inputs == (order[2], x)
     serials = [node.serial for node in order]
-    assert serials == sorted(serials) and old.serial < serials[1] < serials[2] < total.serial
+    assert serials == sorted(serials) and old.serial <= serials[1] < serials[2] < total.serial
 
 
 def test_rules_see_what_stands_for_inputs() -> None:
@@ -69,9 +69,22 @@ def test_what_takes_more_operations_than_there_are_serial_numbers_stays() -> Non
         if node is not old:
             return None
         new = x
-        for _ in range(SERIALS_A_NODE):
+        for _ in range(SERIALS_A_NODE + 1):
             new = COS(new)
         return new
 
     assert with_replaced(order, {total}, chain) == order
     assert total.inputs == (old, x)
+
+
+def test_between_nodes_that_a_loop_has_dated_there_are_few_serial_numbers() -> None:
+    x = argument(VECTOR, requires_grad=True)
+    old = SIN(EXP(x))
+    total = MULTIPLY(old, x)
+    total.serial = old.serial + 1
+    order = [x, old.inputs[0], old, total]
+    assert with_replaced(order, {total}, negated_cosine) == order
+    total.serial = old.serial + 2
+    order = with_replaced(order, {total}, negated_cosine)
+    assert [node.op for node in order] == [x.op, COS, NEGATIVE, MULTIPLY]
+    assert order[2].serial < total.serial

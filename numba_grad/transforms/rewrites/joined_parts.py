@@ -13,7 +13,6 @@ from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.survey import are_free
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import concatenated, slice_params
-from numba_grad.transforms.loop_sizes import LARGEST_VALUE
 from numba_grad.transforms.rewrites.replaced_nodes import with_replaced
 
 _CONCATENATE, _SLICE, _TRANSPOSE = OPS["concatenate"], OPS["slice"], OPS["transpose"]
@@ -30,9 +29,7 @@ def with_joined_parts(order: Sequence[Node], roots: Collection[Node]) -> list[No
     def rule(node: Node) -> Node | None:
         if node.op is _SLICE:
             return _part_of_joined(node, read_whole)
-        if node.op is not _UPDATE or node.type.size <= LARGEST_VALUE:
-            return None
-        return _joined(node)
+        return _joined(node) if node.op is _UPDATE else None
 
     return with_replaced(order, roots, rule)
 
@@ -48,13 +45,15 @@ def _read_whole(order: Sequence[Node], roots: Collection[Node]) -> set[Node]:
 
 
 def _joined(node: Node) -> Node | None:
-    """An assignment after which nothing is left of what was there before the first one."""
+    """An assignment after which nothing is left of what was there before the first one, of parts
+    that are equally long: not of a first state and all others, of which a loop may have any number.
+    """
     axes = [k for k, n in enumerate(node.shape) if node.inputs[1].shape[k] != n]
     if len(axes) != 1:
         return None
     (axis,) = axes
     parts: dict[int, Node] = {}  # by where they begin along the axis
-    left, x = node.shape[axis], node
+    left, x, value_size = node.shape[axis], node, node.inputs[1].shape[axis]
     while left and len(parts) < MOST_PARTS and x.op is _UPDATE and set(x.params["steps"]) == {1}:
         before, value = x.inputs
         start, size = x.params["starts"][axis], value.shape[axis]
@@ -62,7 +61,7 @@ def _joined(node: Node) -> Node | None:
         is_beside = all(k + y.shape[axis] <= start or start + size <= k for k, y in parts.items())
         if value.type.size * node.shape[axis] != node.type.size * size:
             return None  # along another axis
-        if not is_known and not is_beside:
+        if size != value_size or not (is_known or is_beside):
             return None
         if not is_known:
             parts[start] = value

@@ -19,23 +19,25 @@ def with_replaced(
     ----------
     roots : these stay, as all that somebody else knows
     rule : what a node, which reads what stands for its inputs, is replaced by; it may record that,
-        in fewer operations than there are serial numbers from one node to the next
+        in no more operations than there are serial numbers from this one to the next, of which
+        loops that were found may have left few
     """
     kept: list[Node] = []
     instead: dict[Node, Node] = {}
     since = next_serial()
     with recording(True):
-        for node in order:
+        for k, node in enumerate(order, 1):
             if not instead.keys().isdisjoint(node.inputs):
                 node.inputs = tuple([instead.get(x, x) for x in node.inputs])
             new = rule(node) if node not in roots and all(are_free([node])) else None
             made = [] if new is None else in_order_of_recording(recorded_since(since, [new]))
-            if new is None or len(made) >= SERIALS_A_NODE:
+            room = order[k].serial - node.serial if k < len(order) else SERIALS_A_NODE
+            if new is None or len(made) > room:
                 kept.append(node)
                 continue
             instead[node] = new
-            # As old as what it stands for: recording leaves so many numbers.
-            for number, x in enumerate(made, 1):
+            # As old as what it stands for, which is gone.
+            for number, x in enumerate(made):
                 x.serial = node.serial + number
             kept += [x for x in made if x.requires_grad]
     return needed_for(roots, kept) if instead else kept
