@@ -120,10 +120,29 @@ def parts_of_rows(cut: Cut, x: Any, y: Any) -> Any:
     return np.sum(u**2)
 
 
+def parts_that_are_joined(cut: Cut, x: Any, y: Any) -> Any:
+    b, s = np.zeros((8, 2)), np.sin(x)[:, None]
+
+    def written() -> Any:
+        b[:, 0:1] = s
+        return b
+
+    c = cut(written)
+    c[:, 1:2] = np.cos(y)[:, None]
+    return np.sum(c**2) + np.sum(s)
+
+
+def parts_of_what_is_joined(cut: Cut, x: Any, y: Any) -> Any:
+    s, t = np.sin(x)[:, None], np.cos(y)[:, None]
+    z = np.concatenate([s, t, s * t] * 12, axis=1)
+    v = np.concatenate([cut(lambda: z.T), x[None]], axis=0)
+    return np.sum(v[0] * y) + np.sum(v[36] ** 2) + np.sum(s * t) + np.sum(z[:, 1:2] * t)
+
+
 PROGRAMS = [
     *[products_of_one_factor, parts_of_an_array, what_is_put_together, rows_by_index],
     *[another_name, a_loop_in_a_loop, elements_in_branches, known_places, places_of_steps],
-    *[rows_of_different_lengths, parts_of_rows],
+    *[rows_of_different_lengths, parts_of_rows, parts_that_are_joined, parts_of_what_is_joined],
 ]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 
 from numba_grad.graph.node import OPS, Node, record
 from numba_grad.graph.survey import are_free
+from numba_grad.graph.walk import lets_gradients_through
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import concatenated, slice_params
 from numba_grad.transforms.rewrites.replaced_nodes import with_replaced
@@ -66,7 +67,7 @@ def _joined(node: Node) -> Node | None:
         if not is_known:
             parts[start] = value
             left -= size
-        if x is not node and not all(are_free([x])):
+        if x is not node and not _is_seen_through(x):
             return None
         x = before
     return None if left else concatenated([y for _, y in sorted(parts.items())], axis)
@@ -78,7 +79,7 @@ def _part_of_joined(node: Node, read_whole: Collection[Node]) -> Node | None:
     axes = list(range(len(x.shape)))  # where in `x` those of the slice are
     starts, sizes, steps = (list(node.params[name]) for name in ("starts", "sizes", "steps"))
     is_part = False
-    while x.op in _PUT_TOGETHER and x not in read_whole and all(are_free([x])):
+    while x.op in _PUT_TOGETHER and x not in read_whole and _is_seen_through(x):
         if x.op is _TRANSPOSE:
             axes = [x.params["axes"][axis] for axis in axes]
             (x,) = x.inputs
@@ -101,6 +102,11 @@ def _part_of_joined(node: Node, read_whole: Collection[Node]) -> Node | None:
     return _in_shape(x, node.shape)
 
 
+def _is_seen_through(x: Node) -> bool:
+    """Whether what it is made of may be read instead."""
+    return all(are_free([x])) and lets_gradients_through(x)
+
+
 def _at(x: Node, place: int) -> tuple[Node | None, int]:
     """The part of a concatenation that has an element along its axis, and where it begins."""
     before = 0
@@ -113,6 +119,6 @@ def _at(x: Node, place: int) -> tuple[Node | None, int]:
 
 
 def _in_shape(x: Node, shape: tuple[int, ...]) -> Node:
-    while x.op is _RESHAPE and x.shape != shape and all(are_free([x])):
+    while x.op is _RESHAPE and x.shape != shape and _is_seen_through(x):
         (x,) = x.inputs
     return x if x.shape == shape else reshape(x, shape)

@@ -4,7 +4,12 @@ from collections.abc import Callable, Collection, Sequence
 
 from numba_grad.graph.node import SERIALS_A_NODE, Node, next_serial, recording
 from numba_grad.graph.survey import are_free
-from numba_grad.graph.walk import in_order_of_recording, needed_for, recorded_since
+from numba_grad.graph.walk import (
+    in_order_of_recording,
+    lets_gradients_through,
+    needed_for,
+    recorded_since,
+)
 
 
 def with_replaced(
@@ -29,7 +34,9 @@ def with_replaced(
         for k, node in enumerate(order, 1):
             if not instead.keys().isdisjoint(node.inputs):
                 node.inputs = tuple([instead.get(x, x) for x in node.inputs])
-            new = rule(node) if node not in roots and all(are_free([node])) else None
+            # With gradients: not what was recorded where none are.
+            may_go = node not in roots and all(are_free([node])) and lets_gradients_through(node)
+            new = rule(node) if may_go else None
             made = [] if new is None else in_order_of_recording(recorded_since(since, [new]))
             room = order[k].serial - node.serial if k < len(order) else SERIALS_A_NODE
             if new is None or len(made) > room:
