@@ -13,6 +13,7 @@ import numba_grad as ng
 from numba_grad.compiler.building.build import build
 from numba_grad.compiler.code_generation import has_masks, vector_bytes
 from numba_grad.compiler.elementary.formulas import FUNCTIONS
+from numba_grad.compiler.elementary.registry import COMPLEX as COMPLEX_FAMILY
 from numba_grad.compiler.elementary.registry import FLOATING
 from numba_grad.compiler.emission import transposed_rows
 from numba_grad.compiler.kernel_language import (
@@ -116,6 +117,8 @@ def run(kernel, n, lo, hi, dtype, rows=4):
     rng = np.random.default_rng(n)
     w = np.array([1.7], dtype)
     x, y, z = rng.normal(size=(3, rows * stride + stride)).astype(dtype)
+    if w.dtype.kind == "c":
+        w, x = w - 0.3j, x + 1j * rng.normal(size=x.shape).astype(w.real.dtype)
     words = [n, stride, shift, *(array.ctypes.data for array in (w, x, y, z))]
     args = np.array(words, np.int64)
     ctypes.CFUNCTYPE(None, INT64, INT64, INT64)(kernel.address)(args.ctypes.data, lo, hi)
@@ -229,9 +232,9 @@ def test_functions_have_the_bits_of_scalar_code(name, dtype, monkeypatch):
 
 
 def test_all_functions_are_known_that_have_a_form_for_vectors():
-    """But for those that no kernel names: operators, parts of complex numbers, other names."""
-    others = {"divide", "square", "integer_power", "real", "imag", "conjugate"}
-    others |= {"logical_and", "logical_or", "logical_xor", "logical_not", "make_complex"}
+    """But for those that no kernel names: operators, other names."""
+    others = {"divide", "square", "integer_power"}
+    others |= {"logical_and", "logical_or", "logical_xor", "logical_not"}
     others |= {"frexp_exponent", "ldexp", "nextafter"}  # of integers, or seldom
     others |= {"acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "expit"}
     vector = ir.VectorType(ir.DoubleType(), 4)
@@ -242,7 +245,7 @@ def test_all_functions_are_known_that_have_a_form_for_vectors():
         of_vectors = ir.Function(ir.Module(), kind, name)
         builder = ir.IRBuilder(of_vectors.append_basic_block())
         try:
-            vector_functions.written(builder, name, list(of_vectors.args))
+            vector_functions.written(builder, name, [(x,) for x in of_vectors.args])
         except NotImplementedError:
             assert name not in plain_loops._FUNCTIONS, name
         else:
@@ -253,6 +256,98 @@ def test_functions_that_take_long_are_known_by_these_names():
     """Where kernels are planned, which imports nothing of Numba's."""
     assert vector_functions.FOR_FEW <= vector_functions.LONG
     assert transposed_rows._LONG_FUNCTIONS <= vector_functions.LONG
+
+
+COMPLEX = """
+    v0 = w[0]
+    for row in range(quotient(lo, n), quotient(hi + n - 1, n)):
+        i0 = row
+        first = max(lo - row * n, 0)
+        last = min(hi - row * n, n)
+        inside = (1 <= i0) & (i0 < 3)
+        for i in range(first, last):
+            v1 = x[i0 * s + i]
+            v2 = x[i0 * s + i + c]
+            v3 = {number}(0.25) * v0
+            v4 = v1 - v0 * v2
+            v5 = v4 * v3 + v1 / v2
+            v6 = -v5 + real(v1)
+            v7 = (v6 != v1) & (real(v1) < imag(v2))
+            v8 = select(v7, v6, v5 - v1 * v3)
+            v9 = cast(absolute(v8), {number})
+            y[i0 * s + i] = select(inside, v8, conjugate(v2))
+            z[i0 * s + i + c] = make_complex(real(v9), imag(v8)) * exp(v1) + sqrt(v2)
+"""
+COMPLEX_COLUMNS = """
+    v0 = w[0]
+    for i in range(lo, hi):
+        v1 = x[i * s + c]
+        v2 = v1 * v0 + x[i]
+        v3 = v2 - v1 / v0
+        y[i * s] = v2 * v3 + log(v1)
+        z[i] = v3
+"""
+
+
+@pytest.mark.parametrize("dtype", ["complex128", "complex64"])
+def test_complex_numbers_have_the_bits_of_scalar_code(dtype, monkeypatch):
+    for body in (COMPLEX, COMPLEX_COLUMNS):
+        assert sources.read(source(body, dtype, ""), "kernel").plain_element is not None
+        by_llvm = kernel_for(body, dtype, None, monkeypatch)
+        for processor in processors():
+            ours = kernel_for(body, dtype, processor, monkeypatch)
+            for n in [*range(1, 20, 3), 31, 64, 65]:
+                sections = [(0, 4 * n), (1, 3 * n - 1)] if body == COMPLEX else [(0, 4), (1, 4)]
+                for lo, hi in sections:
+                    wanted, found = (run(kernel, n, lo, hi, dtype) for kernel in (by_llvm, ours))
+                    for a, b in zip(wanted, found, strict=True):
+                        assert a.tobytes() == b.tobytes(), (processor, n, lo, hi)
+
+
+@pytest.mark.parametrize("dtype", ["complex128", "complex64"])
+def test_sums_of_complex_numbers(dtype, monkeypatch):
+    eps = np.finfo(dtype).eps
+    for body in (SUMS, SUMS.replace("v1 - w[0]", "exp(v1) / w[0]")):
+        by_llvm = kernel_for(body, dtype, None, monkeypatch)
+        for processor in processors():
+            ours = kernel_for(body, dtype, processor, monkeypatch)
+            for n in [*range(1, 20), 63, 64, 65]:
+                wanted, found = (run(kernel, n, 0, 4, dtype) for kernel in (by_llvm, ours))
+                for a, b in zip(wanted, found, strict=True):
+                    np.testing.assert_allclose(b, a, rtol=20 * eps, atol=100 * n * eps)
+
+
+@pytest.mark.thorough(every=5)
+@pytest.mark.parametrize("dtype", ["complex128", "complex64"])
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        n
+        for n in plain_loops._FUNCTIONS & FUNCTIONS.keys()
+        if COMPLEX_FAMILY in FUNCTIONS[n].formulas
+    ),
+)
+def test_functions_of_complex_numbers_have_the_bits_of_scalar_code(name, dtype, monkeypatch):
+    second = ", w[0]" if FUNCTIONS[name].arity == 2 else ""
+    value = f"{name}(x[i]{second})"
+    is_condition = name in vector_functions.CONDITIONS
+    body = f"""
+    for i in range(lo, hi):
+        y[i] = {f"select({value}, x[i], w[0])" if is_condition else f"cast({value}, {dtype})"}
+"""
+    rare = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-310, 1e-40, 1.0, -1.0, 1e38, 2.5, -900.0, 40.0]
+    x = np.array([complex(a, b) for a in rare for b in rare]).astype(dtype)
+    w = np.array([0.5 - 2.5j], dtype)
+    results = []
+    for processor in [None, *processors()]:
+        kernel = kernel_for(body, dtype, processor, monkeypatch)
+        y = np.empty_like(x)
+        words = [len(x), 0, 0, *(array.ctypes.data for array in (w, x, y, y))]
+        args = np.array(words, np.int64)
+        ctypes.CFUNCTYPE(None, INT64, INT64, INT64)(kernel.address)(args.ctypes.data, 0, len(x))
+        parts = y.view(y.real.dtype)
+        results.append(np.where(np.isnan(parts), np.nan, parts).tobytes())
+    assert len(set(results)) == 1
 
 
 def is_plain(loop, *, before="", after="", dtype="float64"):

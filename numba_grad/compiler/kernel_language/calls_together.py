@@ -161,7 +161,8 @@ def _form_of(
     form.linkage = "internal"
     form.attributes.add("noinline")
     builder = QuickBuilder(form.append_basic_block())
-    builder.ret(vector_functions.written(builder, name, list(form.args)))
+    [value] = vector_functions.written(builder, name, [(x,) for x in form.args])
+    builder.ret(value)
     functions = form.module.functions
     return [
         (x.name, x.function_type, str(x) if x.blocks or isinstance(x, TextFunction) else "")

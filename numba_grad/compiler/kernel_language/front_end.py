@@ -30,7 +30,7 @@ from numba_grad.compiler.kernel_language import (
     mathematics,
     sources,
     syntax_lowering,
-    vector_loops,
+    vector_values,
 )
 from numba_grad.compiler.kernel_language.meanings import Meanings
 from numba_grad.errors import KernelError
@@ -159,7 +159,7 @@ def plain_module_for(
         return None
     try:
         return without_collection(_module_of, _writing(functions), name, is_plain=True)
-    except vector_loops.NotPlain:  # by its types
+    except vector_values.NotPlain:  # by its types
         return None
 
 
@@ -168,7 +168,7 @@ def quick_module_of(functions: Sequence[ExportedFunction], name: str) -> llvm.Mo
     write = _writing(functions)
     try:
         written = without_collection(_module_of, write, name, is_quick=True)
-    except vector_loops.NotPlain:  # by its types
+    except vector_values.NotPlain:  # by its types
         written = without_collection(_module_of, write, name, is_quick=True, heeds_marks=False)
     return written.module
 

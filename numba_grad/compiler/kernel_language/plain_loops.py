@@ -15,13 +15,15 @@ from numba_grad.compiler.kernel_language.statements import every_statement
 from numba_grad.immutable import NamedTuple
 
 _FLOATS = {"float64": types.float64, "float32": types.float32}
+_PART_OF = {"complex64": "float32", "complex128": "float64"}
 _INTEGERS = {f"int{8 * size}": getattr(types, f"int{8 * size}") for size in (1, 2, 4, 8)}
 # What a plain kernel may name: nothing that is called here has a branch or a function of its own.
 _PLAIN_NAMES = frozenset(
     (
         *("args", "lo", "hi", "range", "buffer", "pointer", "integer", "quotient", "opaque"),
         *("max", "min"),
-        *("select", "reduce_add", "bool_", "cast", "inf", "nan", *_FLOATS, *_INTEGERS),
+        *("select", "reduce_add", "bool_", "cast", "inf", "nan", "complex"),
+        *(*_FLOATS, *_INTEGERS, *_PART_OF),
     )
 )
 _FUNCTIONS = vector_functions.LONG | vector_functions.SHORT
@@ -46,8 +48,8 @@ def plain_element(
     names: Collection[str],
     in_memory: Collection[str],
 ) -> types.Float | types.Integer | None:
-    """The type of what is in all buffers of a kernel, if every loop of it is written here, or is a
-    scalar one; else None.
+    """The type of what is in all buffers of a kernel, or of its parts where that is complex, if
+    every loop of it is written here, or is a scalar one; else None.
 
     Parameters
     ----------
@@ -77,6 +79,7 @@ def plain_element(
                 if kind == "local":
                     blocks.add(buffer)
     found = {dtypes[name] for name in inside if name in dtypes} or set(dtypes.values())
+    found = {_PART_OF.get(dtype, dtype) for dtype in found}
     dtype = next(iter(found - {"bool_"}), None)
     if len(found - {"bool_"}) != 1 or dtype is None:
         return None

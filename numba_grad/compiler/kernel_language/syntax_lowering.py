@@ -40,6 +40,7 @@ from numba_grad.compiler.kernel_language.scalars import (
     complex_parts,
     floor_division,
     llvm_type,
+    make_complex,
 )
 from numba_grad.compiler.kernel_language.sources import Source, VariableUses, read
 from numba_grad.compiler.kernel_language.statements import every_statement
@@ -294,10 +295,14 @@ class FunctionLowering:
             )
         return cast_value(self.builder, given.value, kind, wanted)
 
-    def add_to(self, name: str, value: Any) -> None:
-        """Add a floating number to a variable of its type."""
-        old = self.load(ast.Name(id=name, ctx=ast.Load()))
-        self.assign(name, Typed(old.type, self.builder.fadd(old.value, value)))
+    def add_to(self, name: str, *parts: Any) -> None:
+        """Add a floating number to a variable of its type, or the parts of a complex one."""
+        old, builder = self.load(ast.Name(id=name, ctx=ast.Load())), self.builder
+        if len(parts) == 1:
+            self.assign(name, Typed(old.type, builder.fadd(old.value, *parts)))
+            return
+        sums = map(builder.fadd, complex_parts(builder, old.value), parts)
+        self.assign(name, Typed(old.type, make_complex(builder, *sums)))
 
     def entry_builder_before_end(self) -> ir.IRBuilder:
         self.entry_builder.position_before(self.entry_builder.block.terminator)

@@ -9,7 +9,7 @@ which need it.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -17,7 +17,7 @@ from llvmlite import ir
 from numba_grad.compiler.code_generation import has_fma
 from numba_grad.compiler.elementary.formulas import FUNCTIONS
 from numba_grad.compiler.elementary.llvm_writer import vector_form
-from numba_grad.compiler.elementary.registry import FLOATING
+from numba_grad.compiler.elementary.registry import COMPLEX, FLOATING
 from numba_grad.compiler.elementary.scalar import (
     BOOL,
     FLOAT32,
@@ -37,8 +37,8 @@ CONDITIONS = frozenset(["isfinite", "isinf", "isnan"])
 EXTREMES = frozenset(["reduce_maximum", "reduce_minimum"])
 _OF_FEW_INSTRUCTIONS = frozenset(
     (
-        *("absolute", "ceil", "copysign", "floor", "maximum", "minimum"),
-        *("reciprocal", "rint", "sign", "trunc"),
+        *("absolute", "ceil", "conjugate", "copysign", "floor", "imag", "make_complex"),
+        *("maximum", "minimum", "real", "reciprocal", "rint", "sign", "trunc"),
     )
 )
 SHORT = CONDITIONS | EXTREMES | _OF_FEW_INSTRUCTIONS
@@ -75,15 +75,26 @@ Known = dict[tuple[Any, ...], Value]
 
 
 def written(
-    builder: ir.IRBuilder, name: str, arguments: list[Any], known: Known | None = None
-) -> Any:
-    """The function of this name of vectors of floating numbers."""
-    kind = arguments[0].type
+    builder: ir.IRBuilder,
+    name: str,
+    arguments: Sequence[tuple[Any, ...]],
+    known: Known | None = None,
+) -> tuple[Any, ...]:
+    """The parts of the function of this name of vectors of floating numbers, or of complex ones, of
+    which each is a pair. NotImplementedError if it calls functions of its own."""
+    parts = [part for argument in arguments for part in argument]
+    kind = parts[0].type
     writer = _VectorWriter(builder, kind.count, {} if known is None else known)
-    values = [Value(writer, _KINDS[kind.element], argument) for argument in arguments]
-    if name in EXTREMES:
-        return writer.function(name.removeprefix("reduce_"), *values).name
-    return FUNCTIONS[name].formulas[FLOATING](*values).name
+    values = [Value(writer, _KINDS[kind.element], part) for part in parts]
+    family = COMPLEX if len(parts) > len(arguments) else FLOATING
+    if name in EXTREMES and family == FLOATING:
+        return (writer.function(name.removeprefix("reduce_"), *values).name,)
+    formula = FUNCTIONS[name].formulas.get(family) if name in FUNCTIONS else None
+    if formula is None:
+        raise NotImplementedError
+    result = formula(*values)
+    results = result if isinstance(result, tuple) else (result,)
+    return tuple([value.name for value in results])
 
 
 class _VectorWriter(ScalarBuilder):

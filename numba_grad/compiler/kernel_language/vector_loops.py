@@ -8,7 +8,8 @@ last vector of which only some elements are loaded and stored, if the processor 
 loop only stores, single elements elsewhere.
 
 Elements that are no neighbours, as of a column, are loaded and stored one by one, and computed with
-as vectors: 0.3 to 0.5 of the time that LLVM's own code takes.
+as vectors: 0.3 to 0.5 of the time that LLVM's own code takes. Complex numbers are taken apart as
+they are loaded, and computed with as two vectors (`vector_values.py`).
 
 A kernel that has no other loops (`plain_loops.py`) needs none of LLVM's passes but the one that
 puts variables into registers. Its bits are those of scalar code, but for sums, which are added up
@@ -29,7 +30,7 @@ from llvmlite import ir
 from numba.core import types
 
 from numba_grad.compiler.code_generation import has_fma, has_masks, vector_bytes
-from numba_grad.compiler.kernel_language import vector_functions
+from numba_grad.compiler.kernel_language import vector_functions, vector_values
 from numba_grad.compiler.kernel_language.instructions import QuickBuilder
 from numba_grad.compiler.kernel_language.plain_loops import (
     COMPARISONS,
@@ -37,32 +38,32 @@ from numba_grad.compiler.kernel_language.plain_loops import (
     key_of,
     summand_of,
 )
-from numba_grad.compiler.kernel_language.scalars import INT64, storage_type
+from numba_grad.compiler.kernel_language.scalars import INT64, complex_parts, storage_type
+from numba_grad.compiler.kernel_language.vector_values import (
+    INT32,
+    PART_OF,
+    NotPlain,
+    Value,
+    as_complex,
+    condition,
+    in_all,
+    vector,
+)
 from numba_grad.immutable import NamedTuple
 
 if TYPE_CHECKING:
-    from numba_grad.compiler.kernel_language.syntax_lowering import FunctionLowering
+    from numba_grad.compiler.kernel_language.syntax_lowering import FunctionLowering, Typed
 
-_INT32 = ir.IntType(32)
 _BIT = ir.IntType(1)
 _LONG = 64  # statements of a loop that takes longer than its sums wait for each other
 _SHORT = 6  # statements of a loop of which four vectors are written, if they add something up
 
 
-class NotPlain(Exception):
-    """A kernel whose text is plain, and whose types are not."""
-
-
-class _Value(NamedTuple):
-    is_vector: bool
-    is_condition: bool
-    value: Any
-
-
 class _Place(NamedTuple):
     pointer: Any  # to what an index of 0 means
-    stride: Any  # None for neighbours
+    stride: Any  # None for neighbours; of complex numbers, in parts
     is_condition: bool
+    is_complex: bool
 
 
 class VectorLoop:
@@ -97,11 +98,13 @@ class VectorLoop:
         self.is_long = len(loop.node.body) > _LONG
         self.has_masks = has_masks() and not loop.strided and (self.is_long or not waits)
         self.known: set[str] = set()  # variables that are assigned there
-        self.scalars: dict[ast.AST, _Value] = {}
+        self.scalars: dict[ast.AST, Value] = {}
         self.places: dict[object, _Place] = {}
         self.lanes: dict[object, list[Any]] = {}
         self.copies: dict[Any, Any] = {}  # of a scalar in all elements of a vector
-        self.values: dict[str, _Value] = {}
+        self.values: dict[str, Value] = {}
+        kinds = [types.unliteral(lowering.variables[name].type) for name in loop.sums]
+        self.parts_of_sums = [2 if kind in PART_OF else 1 for kind in kinds]
         self.known_functions: vector_functions.Known = {}  # what those of this vector consist of
         self.index: Any = None
         self.mask: Any = None  # of the last vector
@@ -119,7 +122,7 @@ class VectorLoop:
         builder.position_at_end(after)
 
     def write_passes(self) -> None:
-        left, sums = self.start, [self.nothing] * len(self.loop.sums)
+        left, sums = self.start, [self.nothing] * sum(self.parts_of_sums)
         if self.has_masks and self.is_long:
             self.add_to_sums(self.masked_vectors(sums))
             return
@@ -138,7 +141,7 @@ class VectorLoop:
         """Sums wait for each other, several in turn do not; functions take longer than that."""
         if not self.loop.sums or self.is_long or self.loop.calls_functions:
             return 1
-        return 4 if len(self.loop.node.body) <= _SHORT else 2
+        return 4 if len(self.loop.node.body) <= _SHORT and max(self.parts_of_sums) == 1 else 2
 
     def whole_vectors(self, first: Any, sums: list[Any], vectors: int) -> tuple[Any, list[Any]]:
         """Passes of so many vectors, from an index on: where they end, and the sums then."""
@@ -187,11 +190,11 @@ class VectorLoop:
     def part_of_vector(self, first: Any, sums: list[Any]) -> list[Any]:
         """The elements that are left, as many as a vector has at most; the sums after them."""
         builder, width = self.builder, INT64(self.width)
-        lanes = ir.VectorType(_INT32, self.width)
+        lanes = ir.VectorType(INT32, self.width)
         left = builder.sub(self.stop, first)
         count = builder.select(builder.icmp_signed("<", left, width), left, width)
         numbers = ir.Constant(lanes, list(range(self.width)))
-        count = _in_all(builder, builder.trunc(count, _INT32), lanes)
+        count = in_all(builder, builder.trunc(count, INT32), lanes)
         self.mask = builder.icmp_unsigned("<", numbers, count)
         parts = self.vector_at(first, sums)
         return [builder.select(self.mask, *both) for both in zip(parts, sums, strict=True)]
@@ -228,10 +231,10 @@ class VectorLoop:
         are_left = builder.icmp_signed("<", first, self.stop)
         builder.cbranch(builder.and_(is_whole, are_left), last, rest)
         builder.position_at_end(last)
-        lanes = ir.VectorType(_INT32, self.width)
-        count = builder.trunc(builder.sub(first, index), _INT32)
+        lanes = ir.VectorType(INT32, self.width)
+        count = builder.trunc(builder.sub(first, index), INT32)
         numbers = ir.Constant(lanes, list(range(self.width)))
-        is_new = builder.icmp_unsigned(">=", numbers, _in_all(builder, count, lanes))
+        is_new = builder.icmp_unsigned(">=", numbers, in_all(builder, count, lanes))
         results = self.vector_at(index, sums)
         results = [builder.select(is_new, x, y) for x, y in zip(results, sums, strict=True)]
         builder.branch(rest)
@@ -245,21 +248,30 @@ class VectorLoop:
         """What changes no number that it is added to."""
         return ir.Constant(self.vector, [ir.Constant(self.vector.element, -0.0)] * self.width)
 
+    def by_sum(self, parts: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Vectors that are parts of sums, together for each sum."""
+        remaining = iter(parts)
+        return [tuple([next(remaining) for _ in range(count)]) for count in self.parts_of_sums]
+
     def add_to_sums(self, totals: list[Any]) -> None:
         """Add the elements of vectors to the variables that they are parts of."""
-        for name, total in zip(self.loop.sums, totals, strict=True):
-            zero = ir.Constant(self.vector.element, -0.0)
-            sum = self.intrinsic(
-                "vector.reduce.fadd", self.suffix, self.vector.element, [zero, total], ("reassoc",)
-            )
-            self.lowering.add_to(name, sum)
+        element = self.vector.element
+        zero = ir.Constant(element, -0.0)
+        for name, parts in zip(self.loop.sums, self.by_sum(totals), strict=True):
+            sums = [
+                self.intrinsic(
+                    "vector.reduce.fadd", self.suffix, element, [zero, total], ("reassoc",)
+                )
+                for total in parts
+            ]
+            self.lowering.add_to(name, *sums)
 
     # A vector
 
     def vector_at(self, index: Any, sums: list[Any]) -> list[Any]:
         """Write what the elements from `index` on need; the sums after them."""
         self.index, self.known_functions = index, {}
-        results = dict(zip(self.loop.sums, sums, strict=True))
+        results = dict(zip(self.loop.sums, self.by_sum(sums), strict=True))
         for statement in self.loop.node.body:
             assert isinstance(statement, ast.Assign)
             [target] = statement.targets
@@ -274,14 +286,22 @@ class VectorLoop:
                 self.known.add(target.id)
                 with self.before_the_loop():
                     self.lowering.assign(target.id, self.lowering.expression(statement.value))
-        return list(results.values())
+        return [part for parts in results.values() for part in parts]
 
-    def sum_with(self, old: Any, node: ast.expr) -> Any:
+    def sum_with(self, old: tuple[Any, ...], node: ast.expr) -> tuple[Any, ...]:
         """What is summed in an order of ours may as well be rounded once."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and has_fma():
-            factors = [self.number(node.left), self.number(node.right)]
-            return self.intrinsic("fma", self.suffix, self.vector, [*factors, old])
-        return self.builder.fadd(old, self.number(node))
+            factors = [self.vector_of(node.left), self.vector_of(node.right)]
+            if len(old) == 1 and not any(x.is_complex for x in factors):
+                vectors = [part for x in factors for part in x.parts]
+                return (self.intrinsic("fma", self.suffix, self.vector, [*vectors, *old]),)
+            summand = self.arithmetic(ast.Mult, *factors)
+        else:
+            summand = self.vector_of(node)
+        if len(old) == 1 and summand.is_complex:
+            raise NotPlain
+        parts = summand.parts if len(old) == 1 else as_complex(summand)
+        return tuple(map(self.builder.fadd, old, parts))
 
     # What is the same in all passes
 
@@ -292,25 +312,35 @@ class VectorLoop:
         yield
         lowering.builder = self.builder
 
-    def scalar(self, node: ast.expr) -> _Value:
+    def scalar(self, node: ast.expr) -> Value:
         found = self.scalars.get(node)
         if found is None:
             with self.before_the_loop():
                 typed = self.lowering.expression(node)
-            kind = types.unliteral(typed.type)
-            is_condition = isinstance(kind, types.Boolean)
-            if not is_condition and kind != self.element:
-                raise NotPlain
-            found = self.scalars[node] = _Value(False, is_condition, typed.value)
+                is_condition = isinstance(types.unliteral(typed.type), types.Boolean)
+                parts = (typed.value,) if is_condition else self.parts_of(typed)
+            found = self.scalars[node] = Value(False, is_condition, parts)
         return found
 
-    def as_vector(self, given: _Value) -> Any:
+    def parts_of(self, typed: "Typed") -> tuple[Any, ...]:
+        """Of a number that is one of `element`, or has two as its parts."""
+        kind = types.unliteral(typed.type)
+        if kind == self.element:
+            return (typed.value,)
+        if PART_OF.get(kind) != self.element:
+            raise NotPlain
+        return tuple(complex_parts(self.lowering.builder, typed.value))
+
+    def as_vector(self, given: Value) -> Value:
         if given.is_vector:
-            return given.value
-        found = self.copies.get(given.value)
+            return given
+        kind = self.conditions if given.is_condition else self.vector
+        return Value(True, given.is_condition, tuple([self.copy(x, kind) for x in given.parts]))
+
+    def copy(self, scalar: Any, kind: ir.VectorType) -> Any:
+        found = self.copies.get(scalar)
         if found is None:
-            kind = self.conditions if given.is_condition else self.vector
-            found = self.copies[given.value] = _in_all(self.before, given.value, kind)
+            found = self.copies[scalar] = in_all(self.before, scalar, kind)
         return found
 
     # Memory
@@ -324,18 +354,27 @@ class VectorLoop:
             assert place is not None
             with self.before_the_loop():
                 buffer = self.lowering.expression(node.value)
-                pointer = buffer.value
+                pointer, element = buffer.value, buffer.type.element
+                is_complex = PART_OF.get(element) == self.element
+                if not is_complex and element not in (self.element, types.boolean):
+                    raise NotPlain
                 if place.rest:
                     offset = self.lowering.integer(place.rest[0])
                     for term in place.rest[1:]:
                         offset = self.before.add(offset, self.lowering.integer(term))
-                    pointer = self.before.gep(pointer, [offset])
-                stride = None if place.stride is None else self.lowering.integer(place.stride)
-            element = buffer.type.element
-            if element not in (self.element, types.boolean):
-                raise NotPlain
-            found = self.places[key] = _Place(pointer, stride, element == types.boolean)
+                    pointer = self.before.gep(pointer, [self.in_parts(offset, is_complex)])
+                stride = None
+                if place.stride is not None:
+                    stride = self.in_parts(self.lowering.integer(place.stride), is_complex)
+            is_condition = element == types.boolean
+            found = self.places[key] = _Place(pointer, stride, is_condition, is_complex)
         return found
+
+    def in_parts(self, number: Any, is_complex: bool) -> Any:
+        """A number of elements, of which complex ones have two parts."""
+        if not is_complex:
+            return number
+        return self.lowering.builder.mul(number, INT64(2), flags=("nsw",))
 
     def addresses(self, place: "_Place") -> list[Any]:
         """Of the elements that this pass is about, if they are no neighbours."""
@@ -349,45 +388,80 @@ class VectorLoop:
             self.lanes[key] = indices
         return [self.builder.gep(place.pointer, [index]) for index in indices]
 
-    def load(self, node: ast.Subscript) -> _Value:
-        builder, place = self.builder, self.place(node)
-        element = ir.IntType(8) if place.is_condition else self.vector.element
-        kind, align = ir.VectorType(element, self.width), 1 if place.is_condition else self.align
+    def load(self, node: ast.Subscript) -> Value:
+        place = self.place(node)
         if place.stride is not None:
-            loaded = ir.Constant(kind, ir.Undefined)
-            for lane, address in enumerate(self.addresses(place)):
-                one = builder.load(address, align=align, typ=element)
-                loaded = builder.insert_element(loaded, one, _INT32(lane))
-        else:
-            address = builder.gep(place.pointer, [self.index])
-            if self.mask is None:
-                loaded = builder.load(address, align=align, typ=kind)
-            else:
-                arguments = [address, _INT32(align), self.mask, ir.Constant(kind, None)]
-                suffix = f"v{self.width}i8" if place.is_condition else self.suffix
-                loaded = self.intrinsic("masked.load", f"{suffix}.p0", kind, arguments)
-        if place.is_condition:
-            loaded = builder.icmp_unsigned("!=", loaded, ir.Constant(kind, None))
-        return _Value(True, place.is_condition, loaded)
+            parts = [self.gathered(place, part) for part in range(1 + place.is_complex)]
+            return Value(True, place.is_condition, tuple(parts))
+        return self.neighbours(place)
 
-    def store(self, node: ast.Subscript, value: Any) -> None:
+    def gathered(self, place: "_Place", part: int) -> Any:
+        """Elements one by one, of complex ones a part."""
+        builder, element = self.builder, self.element_of(place)
+        kind, align = ir.VectorType(element, self.width), self.align_of(place)
+        loaded = ir.Constant(kind, ir.Undefined)
+        for lane, address in enumerate(self.addresses(place)):
+            own = builder.gep(address, [INT64(1)]) if part else address
+            one = builder.load(own, align=align, typ=element)
+            loaded = builder.insert_element(loaded, one, INT32(lane))
+        return self.as_condition(loaded) if place.is_condition else loaded
+
+    def neighbours(self, place: "_Place") -> Value:
+        builder, count = self.builder, self.width * (1 + place.is_complex)
+        kind, align = ir.VectorType(self.element_of(place), count), self.align_of(place)
+        address = builder.gep(place.pointer, [self.in_parts(self.index, place.is_complex)])
+        if self.mask is None:
+            loaded = builder.load(address, align=align, typ=kind)
+        else:
+            mask = self.mask_of(place)
+            arguments = [address, INT32(align), mask, ir.Constant(kind, None)]
+            suffix = f"v{count}i8" if place.is_condition else self.suffix_of(count)
+            loaded = self.intrinsic("masked.load", f"{suffix}.p0", kind, arguments)
+        if place.is_complex:
+            return vector(*vector_values.taken_apart(builder, loaded))
+        return condition(self.as_condition(loaded)) if place.is_condition else vector(loaded)
+
+    def element_of(self, place: "_Place") -> ir.Type:
+        return ir.IntType(8) if place.is_condition else self.vector.element
+
+    def align_of(self, place: "_Place") -> int:
+        return 1 if place.is_condition else self.align
+
+    def as_condition(self, loaded: Any) -> Any:
+        return self.builder.icmp_unsigned("!=", loaded, ir.Constant(loaded.type, None))
+
+    def mask_of(self, place: "_Place") -> Any:
+        """Which elements of the last vector there are, or which parts of complex ones."""
+        if not place.is_complex:
+            return self.mask
+        return vector_values.put_together(self.builder, self.mask, self.mask)
+
+    def store(self, node: ast.Subscript, value: Value) -> None:
         builder, place = self.builder, self.place(node)
+        parts = as_complex(value) if place.is_complex else value.parts[:1]
         if place.stride is not None:
             for lane, address in enumerate(self.addresses(place)):
-                one = builder.extract_element(value, _INT32(lane))
-                builder.store(one, address, align=self.align)
+                for number, part in enumerate(parts):
+                    own = builder.gep(address, [INT64(1)]) if number else address
+                    one = builder.extract_element(part, INT32(lane))
+                    builder.store(one, own, align=self.align)
             return
-        address = builder.gep(place.pointer, [self.index])
+        stored = vector_values.put_together(builder, *parts) if len(parts) == 2 else parts[0]
+        address = builder.gep(place.pointer, [self.in_parts(self.index, place.is_complex)])
         if self.mask is None:
-            builder.store(value, address, align=self.align)
+            builder.store(stored, address, align=self.align)
             return
-        arguments = [value, address, _INT32(self.align), self.mask]
-        self.intrinsic("masked.store", f"{self.suffix}.p0", ir.VoidType(), arguments)
+        arguments = [stored, address, INT32(self.align), self.mask_of(place)]
+        suffix = self.suffix_of(stored.type.count)
+        self.intrinsic("masked.store", f"{suffix}.p0", ir.VoidType(), arguments)
 
     @property
     def suffix(self) -> str:
+        return self.suffix_of(self.width)
+
+    def suffix_of(self, count: int) -> str:
         letter = "i" if isinstance(self.element, types.Integer) else "f"
-        return f"v{self.width}{letter}{self.element.bitwidth}"
+        return f"v{count}{letter}{self.element.bitwidth}"
 
     def intrinsic(
         self, name: str, suffix: str, result: Any, arguments: list[Any], flags: Sequence[str] = ()
@@ -402,7 +476,7 @@ class VectorLoop:
 
     # Values
 
-    def value(self, node: ast.expr) -> _Value:
+    def value(self, node: ast.expr) -> Value:
         if isinstance(node, ast.Name) and node.id in self.values:
             return self.values[node.id]
         if not self.loop.varies(node):
@@ -412,101 +486,90 @@ class VectorLoop:
                 for product, other in ((node.left, node.right), (node.right, node.left)):
                     if isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult):
                         return self.sum_of_product(node, product, other)
-                return self.arithmetic(node)
+                return self.arithmetic(type(node.op), *self.vectors(node.left, node.right))
             case ast.BinOp():
-                return self.arithmetic(node)
+                return self.arithmetic(type(node.op), *self.vectors(node.left, node.right))
             case ast.UnaryOp(operand=operand):
-                return _Value(True, False, self.builder.fneg(self.number(operand)))
+                return vector(*map(self.builder.fneg, self.numbers(operand)))
             case ast.Compare(left=left, ops=[operation], comparators=[right]):
-                return self.comparison(COMPARISONS[type(operation)], left, right)
+                compared = self.compared(left), self.compared(right)
+                return vector_values.comparison(
+                    self.builder, COMPARISONS[type(operation)], *compared
+                )
             case ast.Call(func=ast.Name(id="reduce_add"), args=[old, summand]):
-                return _Value(True, False, self.sum_with(self.number(old), summand))
-            case ast.Call(func=ast.Name(id="select"), args=[condition, first, second]):
-                return self.choice(self.value(condition), self.value(first), self.value(second))
+                return vector(*self.sum_with(self.numbers(old), summand))
+            case ast.Call(func=ast.Name(id="select"), args=arguments):
+                return vector_values.choice(self.builder, *self.vectors(*arguments))
             case ast.Call(func=ast.Name(id="bool_"), args=[given]):
                 return self.condition(given)
             case ast.Call(func=ast.Name(id="cast"), args=[given, ast.Name(id=name)]):
-                if name != str(self.element):
-                    raise NotPlain
-                one = self.builder.uitofp(self.as_vector(self.condition(given)), self.vector)
-                return _Value(True, False, one)
+                return self.cast(self.vector_of(given), name)
             case ast.Call(func=ast.Name(id=name), args=arguments):
-                vectors = [self.number(argument) for argument in arguments]
-                value = vector_functions.written(self.builder, name, vectors, self.known_functions)
-                return _Value(True, name in vector_functions.CONDITIONS, value)
+                return vector_values.function(
+                    self.builder, name, self.vectors(*arguments), self.known_functions
+                )
             case ast.Subscript():
                 return self.load(node)
         raise NotPlain
 
-    def condition(self, node: ast.expr) -> _Value:
+    def vector_of(self, node: ast.expr) -> Value:
+        return self.as_vector(self.value(node))
+
+    def vectors(self, *nodes: ast.expr) -> list[Value]:
+        return [self.vector_of(node) for node in nodes]
+
+    def condition(self, node: ast.expr) -> Value:
         given = self.value(node)
         if not given.is_condition:
             raise NotPlain
         return given
 
-    def number(self, node: ast.expr) -> Any:
+    def numbers(self, node: ast.expr) -> tuple[Any, ...]:
+        """The parts of a number."""
         given = self.value(node)
         if given.is_condition:
             raise NotPlain
-        return self.as_vector(given)
+        return self.as_vector(given).parts
 
-    def arithmetic(self, node: ast.BinOp) -> _Value:
-        builder = self.builder
-        if isinstance(node.op, ast.BitAnd | ast.BitOr):
-            left, right = self.value(node.left), self.value(node.right)
-            if not left.is_condition or not right.is_condition:
-                raise NotPlain
-            combine = builder.and_ if isinstance(node.op, ast.BitAnd) else builder.or_
-            return _Value(True, True, combine(self.as_vector(left), self.as_vector(right)))
-        combine = {
-            ast.Add: builder.fadd,
-            ast.Sub: builder.fsub,
-            ast.Mult: builder.fmul,
-            ast.Div: builder.fdiv,
-        }[type(node.op)]
-        return _Value(True, False, combine(self.number(node.left), self.number(node.right)))
+    def cast(self, given: Value, name: str) -> Value:
+        if given.is_condition:
+            given = vector(self.builder.uitofp(*given.parts, self.vector))
+        elif not given.is_complex and name == str(self.element):
+            raise NotPlain
+        if name == str(self.element):
+            return vector(given.parts[0])
+        if PART_OF.get(getattr(types, name, None)) != self.element:
+            raise NotPlain
+        return vector(*as_complex(given))
 
-    def sum_of_product(self, node: ast.BinOp, product: ast.BinOp, other: ast.expr) -> _Value:
-        """With one rounding, as the lowering of scalars has it."""
-        if not has_fma():
-            return self.arithmetic(node)
+    def arithmetic(self, operation: type[ast.operator], x: Value, y: Value) -> Value:
+        return vector_values.arithmetic(self.builder, operation, x, y, self.known_functions)
+
+    def sum_of_product(self, node: ast.BinOp, product: ast.BinOp, other: ast.expr) -> Value:
+        """With one rounding of what is not complex, as the lowering of scalars has it."""
         builder = self.builder
-        x, y, z = self.number(product.left), self.number(product.right), self.number(other)
+        x, y, z = self.vectors(product.left, product.right, other)
+        if any(value.is_condition for value in (x, y, z)):
+            raise NotPlain
+        if not has_fma() or any(value.is_complex for value in (x, y, z)):
+            xy = self.arithmetic(ast.Mult, x, y)
+            return self.arithmetic(type(node.op), *((xy, z) if product is node.left else (z, xy)))
+        [[a], [b], [c]] = x.parts, y.parts, z.parts
         if isinstance(node.op, ast.Sub) and product is node.left:
-            z = builder.fneg(z)
+            c = builder.fneg(c)
         elif isinstance(node.op, ast.Sub):
-            x = builder.fneg(x)
-        return _Value(True, False, self.intrinsic("fma", self.suffix, self.vector, [x, y, z]))
+            a = builder.fneg(a)
+        return vector(self.intrinsic("fma", self.suffix, self.vector, [a, b, c]))
 
-    def comparison(self, operation: str, left: ast.expr, right: ast.expr) -> _Value:
-        # Whatever has a NaN in it is false, and "!=" is true.
-        compare = self.builder.fcmp_unordered if operation == "!=" else self.builder.fcmp_ordered
-        return _Value(True, True, compare(operation, self.compared(left), self.compared(right)))
-
-    def compared(self, node: ast.expr) -> Any:
+    def compared(self, node: ast.expr) -> Value:
         """A number, or a whole one in the text, as in `v == 0`."""
         is_float = isinstance(self.element, types.Float)
         if is_float and isinstance(node, ast.Constant) and type(node.value) is int:
             number = ir.Constant(self.vector.element, float(node.value))
-            return self.as_vector(_Value(False, False, number))
-        return self.number(node)
-
-    def choice(self, condition: _Value, first: _Value, second: _Value) -> _Value:
-        if not condition.is_condition or first.is_condition != second.is_condition:
-            raise NotPlain
-        chosen = self.builder.select(condition.value, self.as_vector(first), self.as_vector(second))
-        return _Value(True, first.is_condition, chosen)
+            return self.as_vector(Value(False, False, (number,)))
+        return self.vector_of(node)
 
 
 def _come_from(phi: Any, *incoming: tuple[Any, ir.Block]) -> None:
     for value, block in incoming:
         phi.add_incoming(value, block)
-
-
-def _in_all(builder: ir.IRBuilder, scalar: Any, kind: ir.VectorType) -> Any:
-    if isinstance(scalar, ir.Constant):
-        return ir.Constant(kind, [scalar] * kind.count)
-    undefined = ir.Constant(kind, ir.Undefined)
-    one = builder.insert_element(undefined, scalar, _INT32(0))
-    first = ir.Constant(ir.VectorType(_INT32, kind.count), None)
-    return builder.shuffle_vector(one, undefined, first)
