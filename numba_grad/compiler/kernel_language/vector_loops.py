@@ -43,7 +43,7 @@ from numba_grad.compiler.kernel_language.vector_values import (
     INT32,
     PART_OF,
     NotPlain,
-    Value,
+    VectorValue,
     as_complex,
     condition,
     in_all,
@@ -89,22 +89,23 @@ class VectorLoop:
         self.width = vector_bytes() // nbytes
         self.vector = ir.VectorType(storage_type(element), self.width)
         self.conditions = ir.VectorType(_BIT, self.width)
+        kinds = [types.unliteral(lowering.variables[name].type) for name in loop.sums]
+        self.parts_of_sums = [2 if kind in PART_OF else 1 for kind in kinds]
         # Masks are for loops that only store, to what they do not read. A load under a mask that
         # misses the cache holds up sums: dot products of rows of 50 take 14.9 ns, not 10.9. What
         # is stored under one is waited for longer where the next pass of an outer loop reads it.
-        # Functions of single elements take longer than all of that, and so do long bodies, of
-        # which there are two in place of three.
-        waits = (loop.sums and not loop.calls_functions) or loop.writes_over()
+        # Functions of single elements take longer than all of that, and so do complex numbers and
+        # long bodies, of which there are two in place of three.
+        are_complex = max(self.parts_of_sums, default=1) == 2
+        waits = (loop.sums and not loop.calls_functions and not are_complex) or loop.writes_over()
         self.is_long = len(loop.node.body) > _LONG
         self.has_masks = has_masks() and not loop.strided and (self.is_long or not waits)
         self.known: set[str] = set()  # variables that are assigned there
-        self.scalars: dict[ast.AST, Value] = {}
+        self.scalars: dict[ast.AST, VectorValue] = {}
         self.places: dict[object, _Place] = {}
         self.lanes: dict[object, list[Any]] = {}
         self.copies: dict[Any, Any] = {}  # of a scalar in all elements of a vector
-        self.values: dict[str, Value] = {}
-        kinds = [types.unliteral(lowering.variables[name].type) for name in loop.sums]
-        self.parts_of_sums = [2 if kind in PART_OF else 1 for kind in kinds]
+        self.values: dict[str, VectorValue] = {}
         self.known_functions: vector_functions.Known = {}  # what those of this vector consist of
         self.index: Any = None
         self.mask: Any = None  # of the last vector
@@ -312,14 +313,14 @@ class VectorLoop:
         yield
         lowering.builder = self.builder
 
-    def scalar(self, node: ast.expr) -> Value:
+    def scalar(self, node: ast.expr) -> VectorValue:
         found = self.scalars.get(node)
         if found is None:
             with self.before_the_loop():
                 typed = self.lowering.expression(node)
                 is_condition = isinstance(types.unliteral(typed.type), types.Boolean)
                 parts = (typed.value,) if is_condition else self.parts_of(typed)
-            found = self.scalars[node] = Value(False, is_condition, parts)
+            found = self.scalars[node] = VectorValue(False, is_condition, parts)
         return found
 
     def parts_of(self, typed: "Typed") -> tuple[Any, ...]:
@@ -331,11 +332,13 @@ class VectorLoop:
             raise NotPlain
         return tuple(complex_parts(self.lowering.builder, typed.value))
 
-    def as_vector(self, given: Value) -> Value:
+    def as_vector(self, given: VectorValue) -> VectorValue:
         if given.is_vector:
             return given
         kind = self.conditions if given.is_condition else self.vector
-        return Value(True, given.is_condition, tuple([self.copy(x, kind) for x in given.parts]))
+        return VectorValue(
+            True, given.is_condition, tuple([self.copy(x, kind) for x in given.parts])
+        )
 
     def copy(self, scalar: Any, kind: ir.VectorType) -> Any:
         found = self.copies.get(scalar)
@@ -388,11 +391,11 @@ class VectorLoop:
             self.lanes[key] = indices
         return [self.builder.gep(place.pointer, [index]) for index in indices]
 
-    def load(self, node: ast.Subscript) -> Value:
+    def load(self, node: ast.Subscript) -> VectorValue:
         place = self.place(node)
         if place.stride is not None:
             parts = [self.gathered(place, part) for part in range(1 + place.is_complex)]
-            return Value(True, place.is_condition, tuple(parts))
+            return VectorValue(True, place.is_condition, tuple(parts))
         return self.neighbours(place)
 
     def gathered(self, place: "_Place", part: int) -> Any:
@@ -406,7 +409,7 @@ class VectorLoop:
             loaded = builder.insert_element(loaded, one, INT32(lane))
         return self.as_condition(loaded) if place.is_condition else loaded
 
-    def neighbours(self, place: "_Place") -> Value:
+    def neighbours(self, place: "_Place") -> VectorValue:
         builder, count = self.builder, self.width * (1 + place.is_complex)
         kind, align = ir.VectorType(self.element_of(place), count), self.align_of(place)
         address = builder.gep(place.pointer, [self.in_parts(self.index, place.is_complex)])
@@ -436,7 +439,7 @@ class VectorLoop:
             return self.mask
         return vector_values.put_together(self.builder, self.mask, self.mask)
 
-    def store(self, node: ast.Subscript, value: Value) -> None:
+    def store(self, node: ast.Subscript, value: VectorValue) -> None:
         builder, place = self.builder, self.place(node)
         parts = as_complex(value) if place.is_complex else value.parts[:1]
         if place.stride is not None:
@@ -476,7 +479,7 @@ class VectorLoop:
 
     # Values
 
-    def value(self, node: ast.expr) -> Value:
+    def value(self, node: ast.expr) -> VectorValue:
         if isinstance(node, ast.Name) and node.id in self.values:
             return self.values[node.id]
         if not self.loop.varies(node):
@@ -512,13 +515,13 @@ class VectorLoop:
                 return self.load(node)
         raise NotPlain
 
-    def vector_of(self, node: ast.expr) -> Value:
+    def vector_of(self, node: ast.expr) -> VectorValue:
         return self.as_vector(self.value(node))
 
-    def vectors(self, *nodes: ast.expr) -> list[Value]:
+    def vectors(self, *nodes: ast.expr) -> list[VectorValue]:
         return [self.vector_of(node) for node in nodes]
 
-    def condition(self, node: ast.expr) -> Value:
+    def condition(self, node: ast.expr) -> VectorValue:
         given = self.value(node)
         if not given.is_condition:
             raise NotPlain
@@ -531,7 +534,7 @@ class VectorLoop:
             raise NotPlain
         return self.as_vector(given).parts
 
-    def cast(self, given: Value, name: str) -> Value:
+    def cast(self, given: VectorValue, name: str) -> VectorValue:
         if given.is_condition:
             given = vector(self.builder.uitofp(*given.parts, self.vector))
         elif not given.is_complex and name == str(self.element):
@@ -542,10 +545,12 @@ class VectorLoop:
             raise NotPlain
         return vector(*as_complex(given))
 
-    def arithmetic(self, operation: type[ast.operator], x: Value, y: Value) -> Value:
+    def arithmetic(
+        self, operation: type[ast.operator], x: VectorValue, y: VectorValue
+    ) -> VectorValue:
         return vector_values.arithmetic(self.builder, operation, x, y, self.known_functions)
 
-    def sum_of_product(self, node: ast.BinOp, product: ast.BinOp, other: ast.expr) -> Value:
+    def sum_of_product(self, node: ast.BinOp, product: ast.BinOp, other: ast.expr) -> VectorValue:
         """With one rounding of what is not complex, as the lowering of scalars has it."""
         builder = self.builder
         x, y, z = self.vectors(product.left, product.right, other)
@@ -561,12 +566,12 @@ class VectorLoop:
             a = builder.fneg(a)
         return vector(self.intrinsic("fma", self.suffix, self.vector, [a, b, c]))
 
-    def compared(self, node: ast.expr) -> Value:
+    def compared(self, node: ast.expr) -> VectorValue:
         """A number, or a whole one in the text, as in `v == 0`."""
         is_float = isinstance(self.element, types.Float)
         if is_float and isinstance(node, ast.Constant) and type(node.value) is int:
             number = ir.Constant(self.vector.element, float(node.value))
-            return self.as_vector(Value(False, False, (number,)))
+            return self.as_vector(VectorValue(False, False, (number,)))
         return self.vector_of(node)
 
 

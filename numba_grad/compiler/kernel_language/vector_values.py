@@ -25,7 +25,7 @@ class NotPlain(Exception):
     """A kernel whose text is plain, and whose types are not."""
 
 
-class Value(NamedTuple):
+class VectorValue(NamedTuple):
     is_vector: bool
     is_condition: bool
     parts: tuple[Any, ...]  # one, or the real and the imaginary part
@@ -35,19 +35,19 @@ class Value(NamedTuple):
         return len(self.parts) == 2
 
 
-def vector(*parts: Any) -> Value:
-    return Value(True, False, parts)
+def vector(*parts: Any) -> VectorValue:
+    return VectorValue(True, False, parts)
 
 
-def condition(value: Any) -> Value:
-    return Value(True, True, (value,))
+def condition(value: Any) -> VectorValue:
+    return VectorValue(True, True, (value,))
 
 
 def zero_in(kind: ir.VectorType) -> ir.Constant:
     return ir.Constant(kind, [ir.Constant(kind.element, 0.0)] * kind.count)
 
 
-def as_complex(value: Value) -> tuple[Any, Any]:
+def as_complex(value: VectorValue) -> tuple[Any, Any]:
     """The parts of a vector of numbers as they are added to complex ones, as Numba does that."""
     if value.is_condition:
         raise NotPlain
@@ -60,10 +60,10 @@ def as_complex(value: Value) -> tuple[Any, Any]:
 def arithmetic(
     builder: ir.IRBuilder,
     operation: type[ast.operator],
-    x: Value,
-    y: Value,
+    x: VectorValue,
+    y: VectorValue,
     known: vector_functions.Known,
-) -> Value:
+) -> VectorValue:
     """Of two vectors. `known`: what functions of this block consist of."""
     if operation in (ast.BitAnd, ast.BitOr):
         if not x.is_condition or not y.is_condition:
@@ -86,10 +86,10 @@ def arithmetic(
 def _of_complex(
     builder: ir.IRBuilder,
     operation: type[ast.operator],
-    x: Value,
-    y: Value,
+    x: VectorValue,
+    y: VectorValue,
     known: vector_functions.Known,
-) -> Value:
+) -> VectorValue:
     left, right = as_complex(x), as_complex(y)
     if operation is ast.Div:
         return vector(*vector_functions.written(builder, "divide", [left, right], known))
@@ -103,7 +103,9 @@ def _of_complex(
     return vector(*map(combine, left, right))
 
 
-def comparison(builder: ir.IRBuilder, operation: str, x: Value, y: Value) -> Value:
+def comparison(
+    builder: ir.IRBuilder, operation: str, x: VectorValue, y: VectorValue
+) -> VectorValue:
     """Whatever has a NaN in it is false, and "!=" is true."""
     if x.is_condition or y.is_condition:
         raise NotPlain
@@ -117,7 +119,9 @@ def comparison(builder: ir.IRBuilder, operation: str, x: Value, y: Value) -> Val
     return condition(reduce(combine, [compare(operation, *pair) for pair in pairs]))
 
 
-def choice(builder: ir.IRBuilder, decides: Value, x: Value, y: Value) -> Value:
+def choice(
+    builder: ir.IRBuilder, decides: VectorValue, x: VectorValue, y: VectorValue
+) -> VectorValue:
     if not decides.is_condition or x.is_condition != y.is_condition:
         raise NotPlain
     parts = x.parts, y.parts
@@ -125,12 +129,12 @@ def choice(builder: ir.IRBuilder, decides: Value, x: Value, y: Value) -> Value:
         parts = as_complex(x), as_complex(y)
     [test] = decides.parts
     chosen = [builder.select(test, *pair) for pair in zip(*parts, strict=True)]
-    return Value(True, x.is_condition, tuple(chosen))
+    return VectorValue(True, x.is_condition, tuple(chosen))
 
 
 def function(
-    builder: ir.IRBuilder, name: str, arguments: list[Value], known: vector_functions.Known
-) -> Value:
+    builder: ir.IRBuilder, name: str, arguments: list[VectorValue], known: vector_functions.Known
+) -> VectorValue:
     """An elementary function of vectors of numbers."""
     if any(x.is_condition for x in arguments):
         raise NotPlain
@@ -141,7 +145,7 @@ def function(
         parts = vector_functions.written(builder, name, pairs, known)
     except NotImplementedError:
         raise NotPlain from None
-    return Value(True, name in vector_functions.CONDITIONS, parts)
+    return VectorValue(True, name in vector_functions.CONDITIONS, parts)
 
 
 # Elements of a vector.
