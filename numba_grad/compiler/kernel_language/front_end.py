@@ -200,6 +200,7 @@ def _module_of(
         module.numba_grad_has_vector_forms = has_vector_forms
         module.numba_grad_writes_vectors = is_plain
         module.numba_grad_heeds_marks = heeds_marks
+        module.numba_grad_contracts = not is_quick
         with context.push_code_library(_Nothing(context.codegen(), name)):
             write(meanings, module)
         if not is_quick and not is_plain:

@@ -30,7 +30,7 @@ from numba_grad.compiler.kernel_language.scalars import (
     call_llvm,
     cast_value,
     complex_parts,
-    contracted,
+    complex_product,
     from_storage,
     llvm_type,
     make_complex,
@@ -651,10 +651,8 @@ def _reduce_add(context, builder, kind, a, b):
 def _reduce_multiply(context, builder, kind, a, b):
     """`a * b`, reassociable."""
     if isinstance(kind, types.Complex):
-        (ar, ai), (br, bi) = ([builder.extract_value(x, k) for k in (0, 1)] for x in (a, b))
-        real = contracted(builder, builder.fsub, (ar, br), (ai, bi))
-        imaginary = contracted(builder, builder.fadd, (ar, bi), (ai, br))
-        return make_complex(builder, real, imaginary)
+        parts = [complex_parts(builder, x) for x in (a, b)]
+        return make_complex(builder, *complex_product(builder, *parts))
     if isinstance(kind, types.Float):
         return builder.fmul(a, b, flags=REASSOCIATE)
     if isinstance(kind, types.Boolean):

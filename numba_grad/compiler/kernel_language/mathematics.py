@@ -33,7 +33,7 @@ from numba_grad.compiler.elementary.scalar import BOOL, FLOAT32, FLOAT64
 from numba_grad.compiler.kernel_language import calls_together, vector_functions
 from numba_grad.compiler.kernel_language.intrinsics import accesses
 from numba_grad.compiler.kernel_language.registry import intrinsic, means
-from numba_grad.compiler.kernel_language.scalars import complex_parts, contracted, make_complex
+from numba_grad.compiler.kernel_language.scalars import complex_parts, complex_product, make_complex
 from numba_grad.compiler.kernel_language.text_functions import TextFunction, declare, function_type
 
 _LLVM_KIND = {types.float32: FLOAT32, types.float64: FLOAT64}
@@ -218,10 +218,8 @@ def _multiply_complex(typing_context, a, b):
         return None
 
     def generate(context, builder, signature, values):
-        (ar, ai), (br, bi) = (complex_parts(builder, value) for value in values)
-        real = contracted(builder, builder.fsub, (ar, br), (ai, bi))
-        imaginary = contracted(builder, builder.fadd, (ar, bi), (ai, br))
-        return make_complex(builder, real, imaginary)
+        parts = [complex_parts(builder, value) for value in values]
+        return make_complex(builder, *complex_product(builder, *parts))
 
     return a(a, b), generate
 

@@ -5,7 +5,7 @@ Numba's own casts are C's: undefined for NaN and on overflow.
 
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -82,17 +82,16 @@ def call_llvm(builder: ir.IRBuilder, name: str, *arguments: LlvmValue) -> LlvmVa
     return builder.call(function, arguments)
 
 
-def contracted(
-    builder: Any,
-    combine: Callable[..., ir.Value],
-    first: tuple[ir.Value, ir.Value],
-    second: tuple[ir.Value, ir.Value],
-) -> ir.Value:
-    """A sum or difference of two products, one of which LLVM may round with the result: each has
-    no other use, so it is the same one everywhere."""
-    flags = ("contract",)
-    products = [builder.fmul(*factors, flags=flags) for factors in (first, second)]
-    return combine(*products, flags=flags)
+def complex_product(
+    builder: Any, x: Sequence[LlvmValue], y: Sequence[LlvmValue]
+) -> tuple[LlvmValue, LlvmValue]:
+    """The parts of a product, of scalars or of vectors. Each is a sum of two products, of which
+    LLVM may round one with the result, as these have no other use: it is the same one everywhere,
+    but in code without effort, where it is none."""
+    flags = ("contract",) if builder.module.numba_grad_contracts else ()
+    (a, b), (c, d) = x, y
+    ac, bd, ad, bc = (builder.fmul(*pair, flags=flags) for pair in ((a, c), (b, d), (a, d), (b, c)))
+    return builder.fsub(ac, bd, flags=flags), builder.fadd(ad, bc, flags=flags)
 
 
 def make_complex(builder: ir.IRBuilder, real: LlvmValue, imaginary: LlvmValue) -> LlvmValue:

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba.core import types
 
 from numba_grad.compiler.kernel_language import vector_functions
-from numba_grad.compiler.kernel_language.scalars import contracted
+from numba_grad.compiler.kernel_language.scalars import complex_product
 from numba_grad.immutable import NamedTuple
 
 INT32 = ir.IntType(32)
@@ -94,11 +94,7 @@ def _of_complex(
     if operation is ast.Div:
         return vector(*vector_functions.written(builder, "divide", [left, right], known))
     if operation is ast.Mult:
-        (a, b), (c, d) = left, right
-        return vector(
-            contracted(builder, builder.fsub, (a, c), (b, d)),
-            contracted(builder, builder.fadd, (a, d), (b, c)),
-        )
+        return vector(*complex_product(builder, left, right))
     combine = {ast.Add: builder.fadd, ast.Sub: builder.fsub}[operation]
     return vector(*map(combine, left, right))
 
