@@ -6,7 +6,6 @@ torch's too, and each rule says which.
 """
 
 from collections.abc import Callable, Sequence
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from numba_grad.ops.families import (
     elementwise,
     linear,
     literal,
+    names_of_arguments,
     no_slope,
     total,
     zeros_like,
@@ -64,8 +64,8 @@ def unary(
     what is saved. It is conjugated where numbers are complex: all of these functions are analytic.
     """
     rule = slope or minus or over
-    assert isinstance(rule, FunctionType), name
-    names = rule.__code__.co_varnames[: rule.__code__.co_argcount]
+    assert rule is not None, name
+    names = names_of_arguments(rule)
     reads_both, reads_x = len(names) == 2, "x" in names
 
     def vjp(g: Node, out: Node, x: Node) -> Node:

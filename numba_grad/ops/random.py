@@ -85,7 +85,6 @@ def function_of_elements(name: str, input_names: tuple[str, ...], **record: Any)
 
     return structural(
         name,
-        family="library",
         input_names=input_names,
         infer=infer,
         dtypes="fd",
@@ -150,8 +149,6 @@ def _gamma_draw_examples(rng: "np.random.Generator") -> list[Any]:
 # A number of the gamma distribution of shape a >= 1, for each key and counter; nan for other a.
 gamma_draw = structural(
     "gamma_draw",
-    family="library",
-    input_names=("key", "counter", "a"),
     infer=_infer_gamma_draw,
     reference=_gamma_draw_reference,
     vjp=None,
@@ -221,8 +218,6 @@ def _poisson_draw_examples(rng: "np.random.Generator") -> list[Any]:
 # A number of the Poisson distribution with mean lam >= 0, for each key and counter; -1 for nan.
 poisson_draw = structural(
     "poisson_draw",
-    family="library",
-    input_names=("key", "counter", "lam"),
     infer=_infer_poisson_draw,
     reference=_poisson_draw_reference,
     vjp=None,
