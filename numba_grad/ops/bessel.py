@@ -7,11 +7,12 @@ Derivatives: DLMF 10.6, 10.29, 6.2, 13.3.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from numba_grad.fresh_thread import imported
-from numba_grad.graph.node import Node
+from numba_grad.graph.node import Node, Op
 from numba_grad.ops.elementwise import (
     absolute,
     conjugated,
@@ -22,6 +23,7 @@ from numba_grad.ops.elementwise import (
     scaled,
     sign,
     square,
+    unary,
     where,
     zero_where,
 )
@@ -77,82 +79,24 @@ jv = elementwise(
     cost=800,
 )
 
-j0 = elementwise(
-    "j0",
-    expression="bessel_j0({x})",
-    vjp=(lambda g, out, x: -(g * j1(x)),),
-    dtypes=DTYPES,
-    samples=((-9, 9),),
-    cost=150,
-)
 
-j1 = elementwise(
-    "j1",
-    expression="bessel_j1({x})",
-    vjp=(lambda g, out, x: g * scaled(j0(x) - jv(number(2, x), x), 0.5),),
-    dtypes=DTYPES,
-    samples=((-9, 9),),
-    cost=150,
-)
+def _bessel(name: str, slope: Callable[..., Node] | None = None, **record: Any) -> Op:
+    """One of those of a whole order."""
+    return unary(name, slope, expression=f"bessel_{name}({{x}})", dtypes=DTYPES, **record)
 
-y0 = elementwise(
-    "y0",
-    expression="bessel_y0({x})",
-    vjp=(lambda g, out, x: -(g * y1(x)),),
-    dtypes=DTYPES,
-    samples=((0.5, 9),),
-    cost=200,
-)
 
-y1 = elementwise(
-    "y1",
-    expression="bessel_y1({x})",
-    vjp=(lambda g, out, x: g * (y0(x) - out / x),),
-    dtypes=DTYPES,
-    samples=((0.5, 9),),
-    cost=200,
-    saves=("inputs", "out"),
-)
-
-i0 = elementwise(
-    "i0",
-    expression="bessel_i0({x})",
-    reference=scipy_reference("i0"),
-    vjp=(lambda g, out, x: g * i1(x),),
-    dtypes=DTYPES,
-    samples=((-3, 3),),
-    cost=150,
-)
-
-i1 = elementwise(
-    "i1",
-    expression="bessel_i1({x})",
-    vjp=(lambda g, out, x: g * (i0(x) - _over_x(out, x)),),
-    dtypes=DTYPES,
-    samples=((-3, 3),),
-    cost=150,
-    saves=("inputs", "out"),
-)
+j0 = _bessel("j0", minus=lambda x: j1(x), samples=(-9, 9), cost=150)
+j1 = _bessel("j1", lambda x: scaled(j0(x) - jv(number(2, x), x), 0.5), samples=(-9, 9), cost=150)
+y0 = _bessel("y0", minus=lambda x: y1(x), samples=(0.5, 9), cost=200)
+y1 = _bessel("y1", lambda out, x: y0(x) - out / x, samples=(0.5, 9), cost=200)
+i0 = _bessel("i0", lambda x: i1(x), reference=scipy_reference("i0"), samples=(-3, 3), cost=150)
+i1 = _bessel("i1", lambda out, x: i0(x) - _over_x(out, x), samples=(-3, 3), cost=150)
 
 # exp(-|x|) has a kink at 0; the slope there is 0, as sign(0) is, in the exponential's part.
-i0e = elementwise(
-    "i0e",
-    expression="bessel_i0e({x})",
-    vjp=(lambda g, out, x: g * (i1e(x) - sign(x) * out),),
-    dtypes=DTYPES,
-    samples=((-3, 3),),
-    cost=150,
-    saves=("inputs", "out"),
-)
+i0e = _bessel("i0e", lambda out, x: i1e(x) - sign(x) * out, samples=(-3, 3), cost=150)
 
-i1e = elementwise(
-    "i1e",
-    expression="bessel_i1e({x})",
-    vjp=(lambda g, out, x: g * (i0e(x) - _over_x(out, x) - sign(x) * out),),
-    dtypes=DTYPES,
-    samples=((-3, 3),),
-    cost=150,
-    saves=("inputs", "out"),
+i1e = _bessel(
+    "i1e", lambda out, x: i0e(x) - _over_x(out, x) - sign(x) * out, samples=(-3, 3), cost=150
 )
 
 
@@ -216,42 +160,10 @@ def _scaled_k_slope(v: Node, x: Node, *, by_v: int = 0, by_x: int = 0) -> Node:
     return bessel_k_derivative(*stretched("kve", v=v, x=x), by_v=by_v, by_x=by_x)
 
 
-k0 = elementwise(
-    "k0",
-    expression="bessel_k0({x})",
-    vjp=(lambda g, out, x: -(g * k1(x)),),
-    dtypes=DTYPES,
-    samples=((0.3, 6),),
-    cost=150,
-)
-
-k1 = elementwise(
-    "k1",
-    expression="bessel_k1({x})",
-    vjp=(lambda g, out, x: -(g * (k0(x) + out / x)),),
-    dtypes=DTYPES,
-    samples=((0.3, 6),),
-    cost=150,
-    saves=("inputs", "out"),
-)
-
-k0e = elementwise(
-    "k0e",
-    expression="bessel_k0e({x})",
-    vjp=(lambda g, out, x: g * _scaled_k_slope(number(0, x), x, by_x=1),),
-    dtypes=DTYPES,
-    samples=((0.3, 6),),
-    cost=150,
-)
-
-k1e = elementwise(
-    "k1e",
-    expression="bessel_k1e({x})",
-    vjp=(lambda g, out, x: g * _scaled_k_slope(number(1, x), x, by_x=1),),
-    dtypes=DTYPES,
-    samples=((0.3, 6),),
-    cost=150,
-)
+k0 = _bessel("k0", minus=lambda x: k1(x), samples=(0.3, 6), cost=150)
+k1 = _bessel("k1", minus=lambda out, x: k0(x) + out / x, samples=(0.3, 6), cost=150)
+k0e = _bessel("k0e", lambda x: _scaled_k_slope(number(0, x), x, by_x=1), samples=(0.3, 6), cost=150)
+k1e = _bessel("k1e", lambda x: _scaled_k_slope(number(1, x), x, by_x=1), samples=(0.3, 6), cost=150)
 
 
 def _k_slope_by_order(v: Node, x: Node) -> Node:
@@ -287,21 +199,8 @@ kve = elementwise(
 
 # Exponential, sine and cosine integrals.
 
-exp1 = elementwise(
-    "exp1",
-    vjp=(lambda g, out, x: -(g * conjugated(exp(-x) / x)),),
-    dtypes=ANALYTIC,
-    samples=((0.2, 5),),
-    cost=300,
-)
-
-expi = elementwise(
-    "expi",
-    vjp=(lambda g, out, x: g * conjugated(exp(x) / x),),
-    dtypes=ANALYTIC,
-    samples=((0.2, 5),),
-    cost=300,
-)
+exp1 = unary("exp1", minus=lambda x: exp(-x) / x, samples=(0.2, 5), cost=300, dtypes=ANALYTIC)
+expi = unary("expi", lambda x: exp(x) / x, samples=(0.2, 5), cost=300, dtypes=ANALYTIC)
 
 
 def _sine_over_x(x: Node) -> Node:
@@ -320,22 +219,22 @@ def _sici_reference(part: int, x: np.ndarray) -> np.ndarray:
     return np.asarray(imported("scipy.special").sici(x)[part]).astype(x.dtype)
 
 
-sine_integral = elementwise(
+sine_integral = unary(
     "sine_integral",
+    _sine_over_x,
     reference=lambda x: _sici_reference(0, x),
-    vjp=(lambda g, out, x: g * conjugated(_sine_over_x(x)),),
-    dtypes=ANALYTIC,
-    samples=((-6, 6),),
+    samples=(-6, 6),
     cost=300,
+    dtypes=ANALYTIC,
 )
 
-cosine_integral = elementwise(
+cosine_integral = unary(
     "cosine_integral",
+    lambda x: cos(x) / x,
     reference=lambda x: _sici_reference(1, x),
-    vjp=(lambda g, out, x: g * conjugated(cos(x) / x),),
-    dtypes=ANALYTIC,
-    samples=((0.3, 6),),
+    samples=(0.3, 6),
     cost=300,
+    dtypes=ANALYTIC,
 )
 
 
@@ -352,24 +251,22 @@ def _lambertw_slope(out: Node) -> Node:
     return exp(-out) / plus(out, 1)
 
 
-lambertw = elementwise(
+lambertw = unary(
     "lambertw",
+    _lambertw_slope,
     reference=lambda x: _lambertw_reference(0, x),
-    vjp=(lambda g, out, x: g * _lambertw_slope(out),),
-    dtypes=DTYPES,
-    samples=((-0.3, 4),),
+    samples=(-0.3, 4),
     cost=90,
-    saves=("out",),
+    dtypes=DTYPES,
 )
 
-lambertw_below = elementwise(
+lambertw_below = unary(
     "lambertw_below",
+    _lambertw_slope,
     reference=lambda x: _lambertw_reference(-1, x),
-    vjp=(lambda g, out, x: g * _lambertw_slope(out),),
-    dtypes=DTYPES,
-    samples=((-0.3, -0.02),),
+    samples=(-0.3, -0.02),
     cost=90,
-    saves=("out",),
+    dtypes=DTYPES,
 )
 
 

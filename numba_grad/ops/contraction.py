@@ -126,7 +126,6 @@ def _matmul_examples(rng: "np.random.Generator") -> list[Any]:
 matmul = structural(
     "matmul",
     family="contraction",
-    input_names=("x", "y"),
     infer=_infer_matmul,
     reference=np.matmul,
     vjp=(_matmul_vjp_x, _matmul_vjp_y),
@@ -185,7 +184,6 @@ def _matmul_add_jvp(
 matmul_add = structural(
     "matmul_add",
     family="contraction",
-    input_names=("addend", "x", "y"),
     infer=_infer_matmul_add,
     reference=lambda addend, x, y: addend + np.matmul(x, y),
     vjp=(

@@ -69,7 +69,6 @@ def _correlate_examples(rng: "np.random.Generator") -> Examples:
 correlate = structural(
     "correlate",
     family="contraction",
-    input_names=("x", "y"),
     infer=_infer_correlate,
     reference=_correlate_reference,
     vjp=(_correlate_vjp_of_x, _correlate_vjp_of_y),

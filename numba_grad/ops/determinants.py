@@ -51,8 +51,6 @@ def _sum_of_products(x: Node, y: Node) -> Node:
 
 det = structural(
     "det",
-    family="library",
-    input_names=("a",),
     infer=_infer_det,
     reference=np.linalg.det,
     vjp=(_det_vjp,),
@@ -110,8 +108,6 @@ def _repeated(x: Node) -> Node:
 
 cofactor = structural(
     "cofactor",
-    family="library",
-    input_names=("a",),
     infer=same_square("cofactor"),
     reference=_cofactor_reference,
     vjp=(_cofactor_vjp,),
@@ -187,8 +183,6 @@ def _cofactor_in_direction_jvp(
 
 cofactor_in_direction = structural(
     "cofactor_in_direction",
-    family="library",
-    input_names=("a", "e"),
     infer=_infer_cofactor_in_direction,
     reference=_cofactor_in_direction_reference,
     vjp=(
@@ -246,8 +240,6 @@ def _slogdet_jvp(tangents: Sequence[Node], out: Node, a: Node) -> Node:
 
 slogdet = structural(
     "slogdet",
-    family="library",
-    input_names=("a",),
     infer=_infer_slogdet,
     reference=_slogdet_reference,
     vjp=(_slogdet_vjp,),

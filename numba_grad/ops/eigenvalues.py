@@ -93,8 +93,6 @@ def _eigh_examples(rng: "np.random.Generator") -> list:
 
 eigh = structural(
     "eigh",
-    family="library",
-    input_names=("a",),
     infer=_infer_eigh,
     reference=_eigh_reference,
     vjp=(_eigh_vjp,),
@@ -126,8 +124,6 @@ def _eigvalsh_vjp(g: Node, out: Node, a: Node, *, lower: bool) -> Node:
 
 eigvalsh = structural(
     "eigvalsh",
-    family="library",
-    input_names=("a",),
     infer=_infer_eigvalsh,
     reference=_eigvalsh_reference,
     vjp=(_eigvalsh_vjp,),
@@ -191,8 +187,6 @@ def _eig_examples(rng: "np.random.Generator") -> list:
 
 eig = structural(
     "eig",
-    family="library",
-    input_names=("a",),
     infer=_infer_eig,
     reference=_eig_reference,
     vjp=(_eig_vjp,),
@@ -222,8 +216,6 @@ def _eigvals_vjp(g: Node, out: Node, a: Node) -> Node:
 
 eigvals = structural(
     "eigvals",
-    family="library",
-    input_names=("a",),
     infer=_infer_eigvals,
     reference=_eigvals_reference,
     vjp=(_eigvals_vjp,),

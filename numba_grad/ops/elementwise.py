@@ -5,7 +5,8 @@ are torch's (conjugate Wirtinger): a holomorphic f contributes g * conj(f'(x)). 
 torch's too, and each rule says which.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from numba_grad.ops.families import (
     elementwise,
     linear,
     literal,
+    names_of_arguments,
     no_slope,
     total,
     zeros_like,
@@ -44,6 +46,38 @@ from numba_grad.ops.logic import (
 def conjugated(x: Node) -> Node:
     """The complex conjugate; `x` itself where it is real."""
     return conjugate(x) if x.dtype.kind == "c" else x
+
+
+def unary(
+    name: str,
+    slope: Callable[..., Node] | None = None,
+    *,
+    minus: Callable[..., Node] | None = None,
+    over: Callable[..., Node] | None = None,
+    samples: tuple[float, float],
+    dtypes: str = INEXACT,
+    **record: Any,
+) -> Op:
+    """A function of one number, by its derivative: `slope`, or -`minus`, or 1 / `over`.
+
+    Each is a function of `x`, of the result `out`, or of `out` and `x`: by these names, which are
+    what is saved. It is conjugated where numbers are complex: all of these functions are analytic.
+    """
+    rule = slope or minus or over
+    assert rule is not None, name
+    names = names_of_arguments(rule)
+    reads_both, reads_x = len(names) == 2, "x" in names
+
+    def vjp(g: Node, out: Node, x: Node) -> Node:
+        found = conjugated(rule(out, x) if reads_both else rule(x if reads_x else out))
+        if over is not None:
+            return g / found
+        return -(g * found) if slope is None else g * found
+
+    saves = [saved for saved, read in (("inputs", "x"), ("out", "out")) if read in names]
+    return elementwise(
+        name, vjp=(vjp,), samples=(samples,), saves=tuple(saves), dtypes=dtypes, **record
+    )
 
 
 def real_part(x: Node) -> Node:
@@ -232,22 +266,11 @@ sign = elementwise(
     has_real_slopes=True,
 )
 
-square = elementwise(
-    "square",
-    expression="{x} * {x}",
-    vjp=(lambda g, out, x: g * scaled(conjugated(x), 2),),
-    dtypes=NUMERIC,
-    samples=((-3, 3),),
+square = unary(
+    "square", lambda x: scaled(x, 2), expression="{x} * {x}", samples=(-3, 3), dtypes=NUMERIC
 )
 
-reciprocal = elementwise(
-    "reciprocal",
-    vjp=(lambda g, out, x: -(g * conjugated(square(out))),),
-    dtypes=INEXACT,
-    samples=((0.5, 3),),
-    cost=4,
-    saves=("out",),
-)
+reciprocal = unary("reciprocal", minus=lambda out: square(out), samples=(0.5, 3), cost=4)
 
 MOST_EXPANDED = 16  # the error of repeated multiplication grows with the exponent: 8 ulp here
 

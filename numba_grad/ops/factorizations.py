@@ -52,8 +52,6 @@ def _cholesky_examples(rng: "np.random.Generator") -> list[Any]:
 
 cholesky = structural(
     "cholesky",
-    family="library",
-    input_names=("a",),
     infer=same_square("cholesky"),
     reference=np.linalg.cholesky,
     vjp=(_cholesky_vjp,),
@@ -170,8 +168,6 @@ def _lu_examples(rng: "np.random.Generator") -> list[Any]:
 
 lu = structural(
     "lu",
-    family="library",
-    input_names=("a",),
     infer=_infer_lu,
     reference=_lu_reference,
     vjp=(_lu_vjp,),
@@ -200,8 +196,6 @@ def _permutation_reference(pivots: np.ndarray, *, rows: int) -> np.ndarray:
 
 permutation = structural(
     "permutation",
-    family="library",
-    input_names=("pivots",),
     infer=_infer_permutation,
     reference=_permutation_reference,
     vjp=None,
@@ -293,8 +287,6 @@ def _qr_examples(rng: "np.random.Generator") -> list[Any]:
 
 qr = structural(
     "qr",
-    family="library",
-    input_names=("a",),
     infer=_infer_qr,
     reference=_qr_reference,
     vjp=(_qr_vjp,),

@@ -9,7 +9,7 @@ from the same rules.
 import functools
 import string
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -622,11 +622,17 @@ def expand_reduced(g: Node, shape: tuple[int, ...], axes: tuple[int, ...]) -> No
     return broadcast_to(reshape(g, kept), shape)
 
 
+def names_of_arguments(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Those by position; `inspect` takes a hundred times as long to say so."""
+    assert isinstance(function, FunctionType)
+    return function.__code__.co_varnames[: function.__code__.co_argcount]
+
+
 def structural(
     name: str,
     *,
-    family: str,
-    input_names: tuple[str, ...],
+    family: str = "library",
+    input_names: tuple[str, ...] = (),
     infer: Callable[..., Type],
     reference: Callable[..., np.ndarray],
     vjp: Sequence[Rule] | Callable[..., Node | None] | None,
@@ -642,6 +648,8 @@ def structural(
 
     Parameters
     ----------
+    family : "library" is what has a kernel of its own
+    input_names : by default those of the arguments of `infer`
     vjp : a rule per input, or for variadic ops one `(k, g, out, *inputs, **params)`
     batch : by default `batch_together`
     example : rng -> list of (input arrays, params), what the registry-driven tests run
@@ -654,7 +662,7 @@ def structural(
     return Op(
         name,
         family,
-        input_names,
+        input_names or names_of_arguments(infer),
         infer,
         vjp,
         batch or batch_together(name),

@@ -102,8 +102,6 @@ def _fft_reference(x: np.ndarray, *, axis: int, inverse: bool, norm: Any) -> np.
 # Complex to complex.
 fft = structural(
     "fft",
-    family="library",
-    input_names=("x",),
     infer=_infer_fft,
     reference=_fft_reference,
     vjp=(
@@ -159,8 +157,6 @@ def _rfft_vjp(g: Node, out: Node, x: Node, *, axis: int, norm: str) -> Node:
 # Real to the n // 2 + 1 frequencies that are not negative.
 rfft = structural(
     "rfft",
-    family="library",
-    input_names=("x",),
     infer=_infer_rfft,
     reference=lambda x, *, axis, norm: np.fft.rfft(x, axis=axis, norm=norm),
     vjp=(_rfft_vjp,),
@@ -211,8 +207,6 @@ def _irfft_examples(rng: "np.random.Generator") -> list[Any]:
 # for themselves, 0 and n / 2, are not read.
 irfft = structural(
     "irfft",
-    family="library",
-    input_names=("x",),
     infer=_infer_irfft,
     reference=lambda x, *, axis, n, norm: np.fft.irfft(x, n, axis=axis, norm=norm),
     vjp=(_irfft_vjp,),

@@ -23,6 +23,7 @@ from numba_grad.ops.elementwise import (
     real_part,
     scaled,
     square,
+    unary,
     where,
     zero_where,
 )
@@ -96,14 +97,7 @@ def is_power_of_integers(node: Node) -> bool:
     return node.op is power and node.dtype.kind == "i"
 
 
-sqrt = elementwise(
-    "sqrt",
-    vjp=(lambda g, out, x: g / scaled(conjugated(out), 2),),
-    dtypes=INEXACT,
-    samples=((0.1, 4),),
-    cost=6,
-    saves=("out",),
-)
+sqrt = unary("sqrt", over=lambda out: scaled(out, 2), samples=(0.1, 4), cost=6)
 
 
 # Exponents beyond this one are left to pow. Each derivative has one less than what it is taken of.
@@ -139,13 +133,8 @@ _half_integer_power = elementwise(
 )
 
 
-cbrt = elementwise(
-    "cbrt",
-    vjp=(lambda g, out, x: g / scaled(square(out), 3),),
-    dtypes="efd",
-    samples=((0.1, 4),),
-    cost=20,
-    saves=("out",),
+cbrt = unary(
+    "cbrt", over=lambda out: scaled(square(out), 3), samples=(0.1, 4), cost=20, dtypes="efd"
 )
 
 
@@ -170,23 +159,8 @@ hypot = elementwise(
 
 # Exponentials and logarithms.
 
-exp = elementwise(
-    "exp",
-    vjp=(lambda g, out, x: g * conjugated(out),),
-    dtypes=INEXACT,
-    samples=((-2, 2),),
-    cost=12,
-    saves=("out",),
-)
-
-exp2 = elementwise(
-    "exp2",
-    vjp=(lambda g, out, x: g * scaled(conjugated(out), LOG_2),),
-    dtypes=INEXACT,
-    samples=((-2, 2),),
-    cost=12,
-    saves=("out",),
-)
+exp = unary("exp", lambda out: out, samples=(-2, 2), cost=12)
+exp2 = unary("exp2", lambda out: scaled(out, LOG_2), samples=(-2, 2), cost=12)
 
 
 def _expm1_reference(x: np.ndarray) -> np.ndarray:
@@ -197,14 +171,7 @@ def _expm1_reference(x: np.ndarray) -> np.ndarray:
 
 
 # Not out + 1, which is 0 for x below -37.
-expm1 = elementwise(
-    "expm1",
-    reference=_expm1_reference,
-    vjp=(lambda g, out, x: g * conjugated(exp(x)),),
-    dtypes=INEXACT,
-    samples=((-2, 2),),
-    cost=15,
-)
+expm1 = unary("expm1", lambda x: exp(x), reference=_expm1_reference, samples=(-2, 2), cost=15)
 
 
 def _distance(x: Node, y: Node) -> Node:
@@ -240,89 +207,20 @@ logaddexp2 = _log_of_sum(
 )
 
 # 1/x also for negative x, where the value is NaN: torch's convention.
-log = elementwise(
-    "log",
-    vjp=(lambda g, out, x: g / conjugated(x),),
-    dtypes=INEXACT,
-    samples=((0.1, 4),),
-    cost=12,
-)
-
-log1p = elementwise(
-    "log1p",
-    vjp=(lambda g, out, x: g / plus(conjugated(x), 1),),
-    dtypes=INEXACT,
-    samples=((-0.8, 4),),
-    cost=15,
-)
-
-log2 = elementwise(
-    "log2",
-    vjp=(lambda g, out, x: g / scaled(conjugated(x), LOG_2),),
-    dtypes=INEXACT,
-    samples=((0.1, 4),),
-    cost=12,
-)
-
-log10 = elementwise(
-    "log10",
-    vjp=(lambda g, out, x: g / scaled(conjugated(x), LOG_10),),
-    dtypes=INEXACT,
-    samples=((0.1, 4),),
-    cost=12,
-)
+log = unary("log", over=lambda x: x, samples=(0.1, 4), cost=12)
+log1p = unary("log1p", over=lambda x: plus(x, 1), samples=(-0.8, 4), cost=15)
+log2 = unary("log2", over=lambda x: scaled(x, LOG_2), samples=(0.1, 4), cost=12)
+log10 = unary("log10", over=lambda x: scaled(x, LOG_10), samples=(0.1, 4), cost=12)
 
 
 # Trigonometric.
 
-sin = elementwise(
-    "sin",
-    vjp=(lambda g, out, x: g * conjugated(cos(x)),),
-    dtypes=INEXACT,
-    samples=((-4, 4),),
-    cost=14,
-)
-
-cos = elementwise(
-    "cos",
-    vjp=(lambda g, out, x: -(g * conjugated(sin(x))),),
-    dtypes=INEXACT,
-    samples=((-4, 4),),
-    cost=14,
-)
-
-tan = elementwise(
-    "tan",
-    vjp=(lambda g, out, x: g * conjugated(plus(square(out), 1)),),
-    dtypes=INEXACT,
-    samples=((-1.2, 1.2),),
-    cost=20,
-    saves=("out",),
-)
-
-arcsin = elementwise(
-    "arcsin",
-    vjp=(lambda g, out, x: g / conjugated(sqrt(_one_minus_square(x))),),
-    dtypes=INEXACT,
-    samples=((-0.9, 0.9),),
-    cost=18,
-)
-
-arccos = elementwise(
-    "arccos",
-    vjp=(lambda g, out, x: -(g / conjugated(sqrt(_one_minus_square(x)))),),
-    dtypes=INEXACT,
-    samples=((-0.9, 0.9),),
-    cost=18,
-)
-
-arctan = elementwise(
-    "arctan",
-    vjp=(lambda g, out, x: g / conjugated(plus(square(x), 1)),),
-    dtypes=INEXACT,
-    samples=((-0.9, 0.9),),
-    cost=16,
-)
+sin = unary("sin", lambda x: cos(x), samples=(-4, 4), cost=14)
+cos = unary("cos", minus=lambda x: sin(x), samples=(-4, 4), cost=14)
+tan = unary("tan", lambda out: plus(square(out), 1), samples=(-1.2, 1.2), cost=20)
+arcsin = unary("arcsin", over=lambda x: sqrt(_one_minus_square(x)), samples=(-0.9, 0.9), cost=18)
+arccos = unary("arccos", over=lambda x: -sqrt(_one_minus_square(x)), samples=(-0.9, 0.9), cost=18)
+arctan = unary("arctan", over=lambda x: plus(square(x), 1), samples=(-0.9, 0.9), cost=16)
 
 
 def _angle_slope(g: Node, across: Node, x: Node, y: Node) -> Node:
@@ -346,38 +244,10 @@ arctan2 = elementwise(
 
 # Hyperbolic.
 
-sinh = elementwise(
-    "sinh",
-    vjp=(lambda g, out, x: g * conjugated(cosh(x)),),
-    dtypes=INEXACT,
-    samples=((-2, 2),),
-    cost=20,
-)
-
-cosh = elementwise(
-    "cosh",
-    vjp=(lambda g, out, x: g * conjugated(sinh(x)),),
-    dtypes=INEXACT,
-    samples=((-2, 2),),
-    cost=18,
-)
-
-tanh = elementwise(
-    "tanh",
-    vjp=(lambda g, out, x: g * conjugated(one_minus(square(out))),),
-    dtypes=INEXACT,
-    samples=((-1.5, 1.5),),
-    cost=18,
-    saves=("out",),
-)
-
-arcsinh = elementwise(
-    "arcsinh",
-    vjp=(lambda g, out, x: g / conjugated(sqrt(_one_plus_square(x))),),
-    dtypes=INEXACT,
-    samples=((-0.9, 0.9),),
-    cost=22,
-)
+sinh = unary("sinh", lambda x: cosh(x), samples=(-2, 2), cost=20)
+cosh = unary("cosh", lambda x: sinh(x), samples=(-2, 2), cost=18)
+tanh = unary("tanh", lambda out: one_minus(square(out)), samples=(-1.5, 1.5), cost=18)
+arcsinh = unary("arcsinh", over=lambda x: sqrt(_one_plus_square(x)), samples=(-0.9, 0.9), cost=22)
 
 
 def _arccosh_vjp(g: Node, out: Node, x: Node) -> Node:
@@ -398,13 +268,7 @@ arccosh = elementwise(
     cost=20,
 )
 
-arctanh = elementwise(
-    "arctanh",
-    vjp=(lambda g, out, x: g / conjugated(_one_minus_square(x)),),
-    dtypes=INEXACT,
-    samples=((-0.8, 0.8),),
-    cost=20,
-)
+arctanh = unary("arctanh", over=_one_minus_square, samples=(-0.8, 0.8), cost=20)
 
 
 # Sigmoid and error function.
@@ -419,14 +283,12 @@ def _sigmoid_reference(x: np.ndarray) -> np.ndarray:
     return np.where(x >= 0, one, decay) / (one + decay)
 
 
-sigmoid = elementwise(
+sigmoid = unary(
     "sigmoid",
+    lambda out: out * one_minus(out),
     reference=_sigmoid_reference,
-    vjp=(lambda g, out, x: g * conjugated(out * one_minus(out)),),
-    dtypes=INEXACT,
-    samples=((-3, 3),),
+    samples=(-3, 3),
     cost=18,
-    saves=("out",),
 )
 
 
@@ -448,20 +310,8 @@ def _bell(x: Node) -> Node:
     return scaled(exp(-square(x)), TWO_OVER_ROOT_PI)
 
 
-erf = elementwise(
-    "erf",
-    reference=_error_function_reference("erf"),
-    vjp=(lambda g, out, x: g * conjugated(_bell(x)),),
-    dtypes=INEXACT,
-    samples=((-2, 2),),
-    cost=25,
-)
+erf = unary("erf", _bell, reference=_error_function_reference("erf"), samples=(-2, 2), cost=25)
 
-erfc = elementwise(
-    "erfc",
-    reference=_error_function_reference("erfc"),
-    vjp=(lambda g, out, x: -(g * conjugated(_bell(x))),),
-    dtypes=INEXACT,
-    samples=((-2, 2),),
-    cost=30,
+erfc = unary(
+    "erfc", minus=_bell, reference=_error_function_reference("erfc"), samples=(-2, 2), cost=30
 )

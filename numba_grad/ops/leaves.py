@@ -18,7 +18,6 @@ def _literal_reference(*, bytes: bytes, dtype: np.dtype) -> np.ndarray:
 literal = structural(
     "literal",
     family="literal",
-    input_names=(),
     infer=_infer_literal,
     reference=_literal_reference,
     vjp=None,
@@ -36,7 +35,6 @@ def _infer_iota(*, size: int, dtype: np.dtype) -> Type:
 iota = structural(
     "iota",
     family="iota",
-    input_names=(),
     infer=_infer_iota,
     reference=lambda *, size, dtype: np.arange(size).astype(dtype),
     vjp=None,

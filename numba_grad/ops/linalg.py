@@ -107,8 +107,6 @@ def _solve_examples(rng: "np.random.Generator") -> list[Any]:
 
 solve = structural(
     "solve",
-    family="library",
-    input_names=("a", "b"),
     infer=_infer_solve,
     reference=np.linalg.solve,
     vjp=(_solve_vjp_a, _solve_vjp_b),
@@ -203,8 +201,6 @@ def _solve_by_factors_examples(rng: "np.random.Generator") -> list[Any]:
 
 solve_by_factors = structural(
     "solve_by_factors",
-    family="library",
-    input_names=("a", "factors", "b"),
     infer=_infer_solve_by_factors,
     reference=_solve_by_factors_reference,
     vjp=(_solve_by_factors_vjp_a, None, _solve_by_factors_vjp_b),
@@ -236,8 +232,6 @@ def _inv_examples(rng: "np.random.Generator") -> list[Any]:
 
 inv = structural(
     "inv",
-    family="library",
-    input_names=("a",),
     infer=same_square("inv"),
     reference=np.linalg.inv,
     vjp=(_inv_vjp,),
@@ -321,8 +315,6 @@ def _solve_triangular_examples(rng: "np.random.Generator") -> list[Any]:
 # One triangle of a is read; with `unit_diagonal` not even its diagonal, which counts as ones.
 solve_triangular = structural(
     "solve_triangular",
-    family="library",
-    input_names=("a", "b"),
     infer=_infer_solve_triangular,
     reference=_solve_triangular_reference,
     vjp=(_solve_triangular_vjp_a, _solve_triangular_vjp_b),

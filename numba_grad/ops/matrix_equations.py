@@ -84,8 +84,6 @@ def _sylvester_examples(rng: "np.random.Generator") -> list[Any]:
 
 solve_sylvester = structural(
     "solve_sylvester",
-    family="library",
-    input_names=("a", "b", "q"),
     infer=_infer_solve_sylvester,
     reference=_solve_sylvester_reference,
     vjp=(
@@ -121,8 +119,6 @@ def _sqrtm_vjp(g: Node, out: Node, a: Node) -> Node:
 
 sqrtm = structural(
     "sqrtm",
-    family="library",
-    input_names=("a",),
     infer=same_square("sqrtm"),
     reference=_sqrtm_reference,
     vjp=(_sqrtm_vjp,),
@@ -242,8 +238,6 @@ def _banded_examples(rng: "np.random.Generator") -> list[Any]:
 
 solve_banded = structural(
     "solve_banded",
-    family="library",
-    input_names=("bands", "b"),
     infer=_infer_solve_banded,
     reference=_solve_banded_reference,
     vjp=(

@@ -48,8 +48,6 @@ def _expm_vjp(g: Node, out: Node, a: Node) -> Node:
 
 expm = structural(
     "expm",
-    family="library",
-    input_names=("a",),
     infer=same_square("expm"),
     reference=_expm_reference,
     vjp=(_expm_vjp,),

@@ -64,7 +64,6 @@ def _infer_reshape(x: Type, *, shape: Shape) -> Type:
 reshape = structural(
     "reshape",
     family="movement",
-    input_names=("x",),
     infer=_infer_reshape,
     reference=lambda x, *, shape: np.reshape(x, shape),
     vjp=(lambda g, out, x, *, shape: reshape(g, shape=x.shape),),
@@ -109,7 +108,6 @@ def inverse_permutation(axes: Shape) -> Shape:
 transpose = structural(
     "transpose",
     family="movement",
-    input_names=("x",),
     infer=_infer_transpose,
     reference=lambda x, *, axes: np.transpose(x, axes),
     vjp=(lambda g, out, x, *, axes: permuted(g, inverse_permutation(axes)),),
@@ -167,7 +165,6 @@ def _batch_broadcast_to(is_batched: Sequence[bool], x: Node, *, shape: Shape) ->
 broadcast_to_op = structural(
     "broadcast_to",
     family="movement",
-    input_names=("x",),
     infer=_infer_broadcast_to,
     reference=lambda x, *, shape: np.broadcast_to(x, shape),
     vjp=(lambda g, out, x, *, shape: sum_to(g, x.shape),),
@@ -310,7 +307,6 @@ def slice_params(starts: Shape, sizes: Shape, steps: Shape, dropped: Shape = ())
 slice_ = structural(
     "slice",
     family="movement",
-    input_names=("x",),
     infer=_infer_slice,
     reference=part,
     vjp=(_slice_vjp,),
@@ -363,7 +359,6 @@ def _infer_flip(x: Type, *, axes: Shape) -> Type:
 flip = structural(
     "flip",
     family="movement",
-    input_names=("x",),
     infer=_infer_flip,
     reference=lambda x, *, axes: np.flip(x, axes),
     vjp=(lambda g, out, x, *, axes: flip(g, axes=axes),),
@@ -425,7 +420,6 @@ def _batch_pad(
 pad = structural(
     "pad",
     family="movement",
-    input_names=("x",),
     infer=_infer_pad,
     reference=_pad_reference,
     vjp=(_pad_vjp,),

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from numba_grad.graph.node import Node
-from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.elementwise import one_minus, plus, reciprocal, scaled
-from numba_grad.ops.families import by_slopes, check_one_dtype, structural, total
-from numba_grad.ops.random import check_equal_shapes
+from numba_grad.ops.families import total
+from numba_grad.ops.random import function_of_elements, next_order
 from numba_grad.ops.series import (
     EULER_MACLAURIN,
     LEAST_ACCURACY,
@@ -22,19 +21,7 @@ from numba_grad.ops.series import (
     MOST_TERMS,
 )
 
-
-def _infer(name: str, got: dict[str, Type]) -> Type:
-    check_equal_shapes(name, got, ("fd",) * len(got))
-    first = next(iter(got.values()))
-    check_one_dtype(name, got)
-    return array_type(first.shape, first.dtype)
-
-
 # beta_moment
-
-
-def _infer_beta_moment(a: Type, b: Type, x: Type, *, by_a: int, by_b: int) -> Type:
-    return _infer("beta_moment", {"a": a, "b": b, "x": x})
 
 
 def _beta_moment_reference(
@@ -89,29 +76,21 @@ def _beta_moment_examples(rng: "np.random.Generator") -> list[Any]:
 # The integral of the beta density over its value at x, times log(t / x)**by_a and
 # log((1 - t) / (1 - x))**by_b: over t from 0 to x, or, if x is above a / (a + b), from 1 to x.
 # The derivatives of incomplete beta functions by a and b are made of these.
-beta_moment = structural(
+beta_moment = function_of_elements(
     "beta_moment",
-    family="library",
-    input_names=("a", "b", "x"),
-    infer=_infer_beta_moment,
+    ("a", "b", "x"),
     reference=_beta_moment_reference,
     vjp=(
-        lambda g, out, a, b, x, *, by_a, by_b: g * beta_moment(a, b, x, by_a=by_a + 1, by_b=by_b),
-        lambda g, out, a, b, x, *, by_a, by_b: g * beta_moment(a, b, x, by_a=by_a, by_b=by_b + 1),
+        next_order("beta_moment", "by_a"),
+        next_order("beta_moment", "by_b"),
         _beta_moment_vjp_x,
     ),
     saves=("inputs", "out"),
     example=_beta_moment_examples,
-    dtypes="fd",
-    jvp=by_slopes,
 )
 
 
 # zeta_derivative
-
-
-def _infer_zeta_derivative(x: Type, q: Type, *, order: int) -> Type:
-    return _infer("zeta_derivative", {"x": x, "q": q})
 
 
 def _zeta_derivative_reference(x: np.ndarray, q: np.ndarray, *, order: int) -> np.ndarray:
@@ -159,28 +138,17 @@ def _zeta_derivative_examples(rng: "np.random.Generator") -> list[Any]:
 
 # The derivatives of Hurwitz's zeta function by its exponent: of the sum of (q + k)**-x over k, for
 # q > 0. Where that diverges, x from -1 to 1, those of its continuation, less accurate. Else NaN.
-zeta_derivative = structural(
+zeta_derivative = function_of_elements(
     "zeta_derivative",
-    family="library",
-    input_names=("x", "q"),
-    infer=_infer_zeta_derivative,
+    ("x", "q"),
     reference=_zeta_derivative_reference,
-    vjp=(
-        lambda g, out, x, q, *, order: g * zeta_derivative(x, q, order=order + 1),
-        _zeta_derivative_vjp_q,
-    ),
+    vjp=(next_order("zeta_derivative", "order"), _zeta_derivative_vjp_q),
     saves=("inputs",),
     example=_zeta_derivative_examples,
-    dtypes="fd",
-    jvp=by_slopes,
 )
 
 
 # hyp1f1_derivative
-
-
-def _infer_hyp1f1_derivative(a: Type, b: Type, x: Type, *, by_a: int, by_b: int) -> Type:
-    return _infer("hyp1f1_derivative", {"a": a, "b": b, "x": x})
 
 
 def _hyp1f1_derivative_reference(
@@ -266,33 +234,21 @@ def _hyp1f1_derivative_examples(rng: "np.random.Generator") -> list[Any]:
 
 # The derivatives of hyp1f1 by its parameters, summed from its series. NaN at the poles of b, where
 # fewer than some six digits remain, and where the series is longer than `MOST_TERMS`.
-hyp1f1_derivative = structural(
+hyp1f1_derivative = function_of_elements(
     "hyp1f1_derivative",
-    family="library",
-    input_names=("a", "b", "x"),
-    infer=_infer_hyp1f1_derivative,
+    ("a", "b", "x"),
     reference=_hyp1f1_derivative_reference,
     vjp=(
-        lambda g, out, a, b, x, *, by_a, by_b: (
-            g * hyp1f1_derivative(a, b, x, by_a=by_a + 1, by_b=by_b)
-        ),
-        lambda g, out, a, b, x, *, by_a, by_b: (
-            g * hyp1f1_derivative(a, b, x, by_a=by_a, by_b=by_b + 1)
-        ),
+        next_order("hyp1f1_derivative", "by_a"),
+        next_order("hyp1f1_derivative", "by_b"),
         _hyp1f1_derivative_vjp_x,
     ),
     saves=("inputs",),
     example=_hyp1f1_derivative_examples,
-    dtypes="fd",
-    jvp=by_slopes,
 )
 
 
 # bessel_k_derivative
-
-
-def _infer_bessel_k_derivative(v: Type, x: Type, *, by_v: int, by_x: int) -> Type:
-    return _infer("bessel_k_derivative", {"v": v, "x": x})
 
 
 def _bessel_k_derivative_reference(
@@ -342,18 +298,11 @@ def _bessel_k_derivative_examples(rng: "np.random.Generator") -> list[Any]:
 # The derivatives of kve, exp(x) K_v(x): of the integral of exp(-x (cosh(t) - 1)) cosh(v t) over
 # t > 0. Each has terms of one sign, so that nothing cancels. NaN for x below `LEAST_ARGUMENT`, but
 # infinite at 0.
-bessel_k_derivative = structural(
+bessel_k_derivative = function_of_elements(
     "bessel_k_derivative",
-    family="library",
-    input_names=("v", "x"),
-    infer=_infer_bessel_k_derivative,
+    ("v", "x"),
     reference=_bessel_k_derivative_reference,
-    vjp=(
-        lambda g, out, v, x, *, by_v, by_x: g * bessel_k_derivative(v, x, by_v=by_v + 1, by_x=by_x),
-        lambda g, out, v, x, *, by_v, by_x: g * bessel_k_derivative(v, x, by_v=by_v, by_x=by_x + 1),
-    ),
+    vjp=(next_order("bessel_k_derivative", "by_v"), next_order("bessel_k_derivative", "by_x")),
     saves=("inputs",),
     example=_bessel_k_derivative_examples,
-    dtypes="fd",
-    jvp=by_slopes,
 )

@@ -15,6 +15,7 @@ from numba_grad.graph.node import OPS, Node, Op
 from numba_grad.graph.types import Type, array_type
 from numba_grad.ops.elementwise import scaled
 from numba_grad.ops.families import (
+    Rule,
     batch_together,
     by_argument,
     by_slopes,
@@ -72,6 +73,35 @@ def check_equal_shapes(operation: str, got: dict[str, Type], dtypes: Sequence[st
         raise DTypeError(explain(operation, "not defined for these dtypes", got=dict(got)))
 
 
+def function_of_elements(name: str, input_names: tuple[str, ...], **record: Any) -> Op:
+    """The record of a function of each element, by a library's kernel: its inputs are of one shape
+    and dtype, and its params are orders."""
+
+    def infer(*types: Type, **orders: int) -> Type:
+        got = dict(zip(input_names, types, strict=True))
+        check_equal_shapes(name, got, ("fd",) * len(got))
+        check_one_dtype(name, got)
+        return array_type(types[0].shape, types[0].dtype)
+
+    return structural(
+        name,
+        input_names=input_names,
+        infer=infer,
+        dtypes="fd",
+        jvp=by_slopes,
+        **record,
+    )
+
+
+def next_order(name: str, order: str) -> Rule:
+    """The rule of an input whose derivative is the same function, of the next order by it."""
+
+    def vjp(g: Node, out: Node, *inputs: Node, **orders: int) -> Node:
+        return g * OPS[name](*inputs, **{**orders, order: orders[order] + 1})
+
+    return vjp
+
+
 def _infer_gamma_draw(key: Type, counter: Type, a: Type) -> Type:
     got = {"key": key, "counter": counter, "a": a}
     check_equal_shapes("gamma_draw", got, ("LQ", "LQ", "fd"))
@@ -119,8 +149,6 @@ def _gamma_draw_examples(rng: "np.random.Generator") -> list[Any]:
 # A number of the gamma distribution of shape a >= 1, for each key and counter; nan for other a.
 gamma_draw = structural(
     "gamma_draw",
-    family="library",
-    input_names=("key", "counter", "a"),
     infer=_infer_gamma_draw,
     reference=_gamma_draw_reference,
     vjp=None,
@@ -190,8 +218,6 @@ def _poisson_draw_examples(rng: "np.random.Generator") -> list[Any]:
 # A number of the Poisson distribution with mean lam >= 0, for each key and counter; -1 for nan.
 poisson_draw = structural(
     "poisson_draw",
-    family="library",
-    input_names=("key", "counter", "lam"),
     infer=_infer_poisson_draw,
     reference=_poisson_draw_reference,
     vjp=None,
@@ -237,12 +263,6 @@ gamma_path = Op(
 
 
 # gamma_moment
-
-
-def _infer_gamma_moment(x: Type, a: Type, *, order: int) -> Type:
-    check_equal_shapes("gamma_moment", {"x": x, "a": a}, ("fd", "fd"))
-    check_one_dtype("gamma_moment", {"x": x, "a": a})
-    return array_type(x.shape, x.dtype)
 
 
 def _gamma_moment_reference(x: np.ndarray, a: np.ndarray, *, order: int) -> np.ndarray:
@@ -291,18 +311,11 @@ def _gamma_moment_examples(rng: "np.random.Generator") -> list[Any]:
 # x times the integral of w**order exp(a w - x (exp(w) - 1)), from 0 to infinity if x > a, else from
 # 0 to minus infinity. With t = x exp(w) that is what the derivatives of incomplete gamma functions
 # by a are made of. An order's derivatives are those of the next and of the one before.
-gamma_moment = structural(
+gamma_moment = function_of_elements(
     "gamma_moment",
-    family="library",
-    input_names=("x", "a"),
-    infer=_infer_gamma_moment,
+    ("x", "a"),
     reference=_gamma_moment_reference,
-    vjp=(
-        _gamma_moment_vjp_x,
-        lambda g, out, x, a, *, order: OPS["multiply"](g, gamma_moment(x, a, order=order + 1)),
-    ),
+    vjp=(_gamma_moment_vjp_x, next_order("gamma_moment", "order")),
     saves=("inputs", "out"),
     example=_gamma_moment_examples,
-    dtypes="fd",
-    jvp=by_slopes,
 )

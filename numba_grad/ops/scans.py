@@ -51,7 +51,6 @@ def _cumsum_reference(x: np.ndarray, *, axis: int, reverse: bool = False) -> np.
 cumsum = structural(
     "cumsum",
     family="scan",
-    input_names=("x",),
     infer=_infer_cumsum,
     reference=_cumsum_reference,
     vjp=(lambda g, out, x, *, axis, reverse=False: cumsum(g, axis=axis, reverse=not reverse),),
@@ -110,7 +109,6 @@ def _cumprod_jvp(tangents: Sequence[Node], out: Node, x: Node, *, axis: int) -> 
 cumprod = structural(
     "cumprod",
     family="scan",
-    input_names=("x",),
     infer=_infer_cumprod,
     reference=lambda x, *, axis: np.cumprod(x, axis),
     vjp=(_cumprod_vjp,),
@@ -192,7 +190,6 @@ def _linear_recurrence_jvp(
 linear_recurrence = structural(
     "linear_recurrence",
     family="scan",
-    input_names=("a", "b"),
     infer=_infer_linear_recurrence,
     reference=_linear_recurrence_reference,
     vjp=(_linear_recurrence_vjp_of_a, _linear_recurrence_vjp_of_b),
@@ -246,7 +243,6 @@ def _cumulative_position(name: str, comparison: np.ufunc) -> Op:
     return structural(
         name,
         family="scan",
-        input_names=("x",),
         infer=infer,
         reference=reference,
         vjp=None,

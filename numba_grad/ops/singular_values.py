@@ -121,8 +121,6 @@ def _svd_examples(rng: "np.random.Generator") -> list[Any]:
 
 svd = structural(
     "svd",
-    family="library",
-    input_names=("a",),
     infer=_infer_svd,
     reference=_svd_reference,
     vjp=(_svd_vjp,),
@@ -148,8 +146,6 @@ def _svdvals_vjp(g: Node, out: Node, a: Node) -> Node:
 
 svdvals = structural(
     "svdvals",
-    family="library",
-    input_names=("a",),
     infer=_infer_svdvals,
     reference=np.linalg.svdvals,
     vjp=(_svdvals_vjp,),
@@ -245,8 +241,6 @@ def _lstsq_examples(rng: "np.random.Generator") -> list[Any]:
 
 lstsq = structural(
     "lstsq",
-    family="library",
-    input_names=("a", "b", "tolerance"),
     infer=_infer_lstsq,
     reference=_lstsq_reference,
     vjp=(_lstsq_vjp_a, _lstsq_vjp_b, _no_slope),

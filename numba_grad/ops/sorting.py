@@ -42,7 +42,6 @@ def _sort_samples(rng: "np.random.Generator") -> list[np.ndarray]:
 argsort = structural(
     "argsort",
     family="sort",
-    input_names=("x",),
     infer=_infer_argsort,
     reference=_argsort_reference,
     vjp=None,
@@ -111,7 +110,6 @@ def _search_examples(rng: "np.random.Generator") -> Examples:
 searchsorted = structural(
     "searchsorted",
     family="sort",
-    input_names=("x", "v"),
     infer=_infer_searchsorted,
     reference=_searchsorted_reference,
     vjp=None,

@@ -27,6 +27,7 @@ from numba_grad.ops.elementwise import (
     reciprocal,
     scaled,
     square,
+    unary,
     where,
     zero_where,
 )
@@ -68,22 +69,20 @@ def one_where(condition: Node, x: Node) -> Node:
 
 # The error function's relatives, and the normal distribution.
 
-erfinv = elementwise(
+erfinv = unary(
     "erfinv",
-    vjp=(lambda g, out, x: g * scaled(exp(square(out)), ROOT_PI / 2),),
-    dtypes=DTYPES,
-    samples=((-0.9, 0.9),),
+    lambda out: scaled(exp(square(out)), ROOT_PI / 2),
+    samples=(-0.9, 0.9),
     cost=60,
-    saves=("out",),
+    dtypes=DTYPES,
 )
 
-erfcinv = elementwise(
+erfcinv = unary(
     "erfcinv",
-    vjp=(lambda g, out, x: g * scaled(exp(square(out)), -ROOT_PI / 2),),
-    dtypes=DTYPES,
-    samples=((0.1, 1.9),),
+    lambda out: scaled(exp(square(out)), -ROOT_PI / 2),
+    samples=(0.1, 1.9),
     cost=80,
-    saves=("out",),
+    dtypes=DTYPES,
 )
 
 
@@ -93,7 +92,7 @@ def is_right_of(x: Node, limit: float) -> Node:
     return greater(part, literal(limit, part.dtype))
 
 
-def _erfcx_slope(x: Node, out: Node) -> Node:
+def _erfcx_slope(out: Node, x: Node) -> Node:
     """2 x out - 2/sqrt(pi); for large x, where these two cancel, their asymptotic series.
 
     That holds on the right. On the left, erfcx(x) = 2 exp(x**2) - erfcx(-x): for real x the slope
@@ -116,30 +115,17 @@ def _erfcx_slope(x: Node, out: Node) -> Node:
     return where(is_large, far, near)
 
 
-erfcx = elementwise(
-    "erfcx",
-    vjp=(lambda g, out, x: g * conjugated(_erfcx_slope(x, out)),),
-    dtypes=ANALYTIC,
-    samples=((-2, 4),),
-    cost=60,
-    saves=("inputs", "out"),
-)
+erfcx = unary("erfcx", _erfcx_slope, samples=(-2, 4), cost=60, dtypes=ANALYTIC)
 
 
 def _normal_density(x: Node) -> Node:
     return scaled(exp(scaled(square(x), -0.5)), 1 / ROOT_2_PI)
 
 
-ndtr = elementwise(
-    "ndtr",
-    vjp=(lambda g, out, x: g * conjugated(_normal_density(x)),),
-    dtypes=ANALYTIC,
-    samples=((-3, 3),),
-    cost=50,
-)
+ndtr = unary("ndtr", _normal_density, samples=(-3, 3), cost=50, dtypes=ANALYTIC)
 
 
-def _log_ndtr_slope(x: Node, out: Node) -> Node:
+def _log_ndtr_slope(out: Node, x: Node) -> Node:
     """The density over the probability: for negative x both may be 0, and for positive the scaled
     error function overflows."""
     is_positive = is_right_of(x, 0)
@@ -150,38 +136,23 @@ def _log_ndtr_slope(x: Node, out: Node) -> Node:
     return where(is_positive, scaled(above, 1 / ROOT_2_PI), below)
 
 
-log_ndtr = elementwise(
-    "log_ndtr",
-    vjp=(lambda g, out, x: g * conjugated(_log_ndtr_slope(x, out)),),
-    dtypes=ANALYTIC,
-    samples=((-3, 3),),
-    cost=70,
-    saves=("inputs", "out"),
-)
+log_ndtr = unary("log_ndtr", _log_ndtr_slope, samples=(-3, 3), cost=70, dtypes=ANALYTIC)
 
-ndtri = elementwise(
+ndtri = unary(
     "ndtri",
-    vjp=(lambda g, out, x: g * scaled(exp(scaled(square(out), 0.5)), ROOT_2_PI),),
-    dtypes=DTYPES,
-    samples=((0.1, 0.9),),
+    lambda out: scaled(exp(scaled(square(out), 0.5)), ROOT_2_PI),
+    samples=(0.1, 0.9),
     cost=80,
-    saves=("out",),
+    dtypes=DTYPES,
 )
 
 
 # The gamma function and its relatives.
 
-gamma = elementwise(
-    "gamma",
-    vjp=(lambda g, out, x: g * conjugated(out * digamma(x)),),
-    dtypes=ANALYTIC,
-    samples=((0.3, 4),),
-    cost=90,
-    saves=("inputs", "out"),
-)
+gamma = unary("gamma", lambda out, x: out * digamma(x), samples=(0.3, 4), cost=90, dtypes=ANALYTIC)
 
 
-def _rgamma_slope(x: Node, out: Node) -> Node:
+def _rgamma_slope(out: Node, x: Node) -> Node:
     """-digamma(x) out; at the poles of gamma, x = -n, where that is inf * 0, (-1)**n n!."""
     part = real_part(x)
     is_pole = logical_and(less_equal(part, number(0, part)), equal(floor(part), part))
@@ -192,44 +163,24 @@ def _rgamma_slope(x: Node, out: Node) -> Node:
     return where(is_pole, factorial, -(digamma(one_where(is_pole, x)) * out))
 
 
-rgamma = elementwise(
-    "rgamma",
-    vjp=(lambda g, out, x: g * conjugated(_rgamma_slope(x, out)),),
-    dtypes=ANALYTIC,
-    samples=((0.3, 4),),
-    cost=200,
-    saves=("inputs", "out"),
-)
-
-gammaln = elementwise(
-    "gammaln",
-    vjp=(lambda g, out, x: g * digamma(x),),
-    dtypes=DTYPES,
-    samples=((0.3, 9),),
-    cost=70,
-)
+rgamma = unary("rgamma", _rgamma_slope, samples=(0.3, 4), cost=200, dtypes=ANALYTIC)
+gammaln = unary("gammaln", lambda x: digamma(x), samples=(0.3, 9), cost=70, dtypes=DTYPES)
 
 # The principal branch: analytic but for a cut along the negative real axis, where gammaln is even.
-loggamma = elementwise(
-    "loggamma",
-    vjp=(lambda g, out, x: g * conjugated(digamma(x)),),
-    dtypes="FD",
-    samples=((0.3, 9),),
-    cost=400,
-)
+loggamma = unary("loggamma", lambda x: digamma(x), samples=(0.3, 9), cost=400, dtypes="FD")
 
 
 def _digamma_slope(x: Node) -> Node:
     return integer_zeta(x, exponent=2) if x.dtype.kind == "c" else trigamma(x)
 
 
-digamma = elementwise(
+digamma = unary(
     "digamma",
+    _digamma_slope,
     reference=scipy_reference("psi"),
-    vjp=(lambda g, out, x: g * conjugated(_digamma_slope(x)),),
-    dtypes=ANALYTIC,
-    samples=((0.3, 9),),
+    samples=(0.3, 9),
     cost=90,
+    dtypes=ANALYTIC,
 )
 
 
@@ -238,13 +189,13 @@ def _trigamma_reference(x: np.ndarray) -> np.ndarray:
     return np.asarray(special.polygamma(1, x)).astype(x.dtype)
 
 
-trigamma = elementwise(
+trigamma = unary(
     "trigamma",
+    lambda x: scaled(zeta(number(3, x), x), -2),
     reference=_trigamma_reference,
-    vjp=(lambda g, out, x: g * scaled(zeta(number(3, x), x), -2),),
-    dtypes=DTYPES,
-    samples=((0.3, 9),),
+    samples=(0.3, 9),
     cost=60,
+    dtypes=DTYPES,
 )
 
 
@@ -286,13 +237,13 @@ def _riemann_zeta_slope(x: Node) -> Node:
     return where(is_negative, far, near)
 
 
-riemann_zeta = elementwise(
+riemann_zeta = unary(
     "riemann_zeta",
+    _riemann_zeta_slope,
     reference=scipy_reference("zeta"),
-    vjp=(lambda g, out, x: g * _riemann_zeta_slope(x),),
-    dtypes=DTYPES,
-    samples=((1.5, 5),),
+    samples=(1.5, 5),
     cost=200,
+    dtypes=DTYPES,
 )
 
 # The order of a polygamma function, as an operand of the formula for all orders: a formula of
@@ -493,14 +444,14 @@ def _log_expit_reference(x: np.ndarray) -> np.ndarray:
     return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
 
 
-log_expit = elementwise(
+log_expit = unary(
     "log_expit",
+    lambda x: sigmoid(-x),
     expression="log_sigmoid({x})",
     reference=_log_expit_reference,
-    vjp=(lambda g, out, x: g * sigmoid(-x),),
-    dtypes=DTYPES,
-    samples=((-3, 3),),
+    samples=(-3, 3),
     cost=35,
+    dtypes=DTYPES,
 )
 
 
@@ -561,13 +512,7 @@ xlog1py = elementwise(
 )
 
 # The slope at 0 is inf, and NaN for negative x: torch's.
-entr = elementwise(
-    "entr",
-    vjp=(lambda g, out, x: -(g * plus(log(x), 1)),),
-    dtypes=DTYPES,
-    samples=((0.2, 4),),
-    cost=15,
-)
+entr = unary("entr", minus=lambda x: plus(log(x), 1), samples=(0.2, 4), cost=15, dtypes=DTYPES)
 
 
 def _log_of_ratio(x: Node, y: Node) -> Node:

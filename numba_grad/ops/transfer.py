@@ -16,7 +16,6 @@ def _infer(x: Type, *, device: str) -> Type:
 to_device = structural(
     "to_device",
     family="transfer",
-    input_names=("x",),
     infer=_infer,
     reference=lambda x, *, device: x,
     vjp=(lambda g, out, x, *, device: placed(g, x.type.device),),

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import numba_grad as ng
-from numba_grad.compiler.numba_functions import generated, shared_tasks
+from numba_grad.compiler.numba_functions import generated, source_functions
 from numba_grad.config import configure
 from numba_grad.frontend.own_functions import differentiable
 from tests.numba_functions.derivatives import Case, check_gradient, check_tangent, check_values
@@ -203,7 +203,7 @@ def in_any_order(monkeypatch):
         for k in order:
             tasks.function(k, k + 1, *given)
 
-    monkeypatch.setattr(shared_tasks, "in_parallel", in_parallel)
+    monkeypatch.setattr(source_functions, "in_parallel", in_parallel)
     generated._executed.cache_clear()
     with configure(engine="reference"):
         yield

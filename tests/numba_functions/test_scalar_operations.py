@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from numba_grad.compiler.numba_functions import special_functions
+from numba_grad.compiler.numba_functions import source_functions
 from numba_grad.compiler.numba_functions.builder import Builder
 from numba_grad.compiler.numba_functions.derivative_rules import slope
 from numba_grad.compiler.numba_functions.regions import Define, Scalar
@@ -46,7 +46,7 @@ def written(name, k, places):
     b.body.append(Define(Scalar("found", "float64"), "positive", (rule(b, g, inputs, out),)))
     writer = SourceWriter(b.body, b.copy(), is_inlined=False)
     writer.region(b.body)
-    values = {**vars(special_functions), "math": math, "np": np, "g": np.float64(1.5)}
+    values = {**vars(source_functions), "math": math, "np": np, "g": np.float64(1.5)}
     values |= dict(zip(names, places, strict=True))
     exec("\n".join(writer.lines), values)
     return values["found"]

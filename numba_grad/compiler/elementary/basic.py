@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from numba_grad.compiler.elementary.llvm_writer import defined
 from numba_grad.compiler.elementary.registry import (
     BOOLEAN,
     COMPLEX,
@@ -19,7 +20,8 @@ from numba_grad.compiler.elementary.registry import (
 from numba_grad.compiler.elementary.scalar import (
     BOOL,
     FLOAT32,
-    Definition,
+    INT64,
+    Results,
     Value,
     absolute,
     call_defined,
@@ -30,6 +32,7 @@ from numba_grad.compiler.elementary.scalar import (
     is_less_unsigned,
     product,
     rarely,
+    repeated,
     round_down,
     round_to_zero,
     select,
@@ -250,37 +253,19 @@ def right_shift_unsigned(x: Value, y: Value) -> Value:
     return select(is_within, x >> select(is_within, y, 0), 0)
 
 
-_INTEGER_POWER = Definition(
-    "numba_grad.integer_power",
-    """\
-define internal i64 @numba_grad.integer_power(i64 %x, i64 %y) noinline nounwind memory(none) {
-entry:
-  br label %test
-test:
-  %base = phi i64 [ %x, %entry ], [ %squared, %body ]
-  %left = phi i64 [ %y, %entry ], [ %halved, %body ]
-  %result = phi i64 [ 1, %entry ], [ %next, %body ]
-  %done = icmp eq i64 %left, 0
-  br i1 %done, label %exit, label %body
-body:
-  %digit = and i64 %left, 1
-  %odd = icmp ne i64 %digit, 0
-  %factor = select i1 %odd, i64 %base, i64 1
-  %next = mul i64 %result, %factor
-  %squared = mul i64 %base, %base
-  %halved = lshr i64 %left, 1
-  br label %test
-exit:
-  ret i64 %result
-}
-""",
-)
+def integer_power(x: Value, y: Value) -> Value:
+    def step(base: Value, left: Value, result: Value) -> Results:
+        halved = left >> 1
+        after = result * select((left & 1) != 0, base, 1)
+        return (base * base, halved, after), halved == 0
+
+    return repeated(step, x, y, x.like(1))[2]
 
 
 @formula(UNSIGNED, name="power")
 def power_unsigned(x: Value, y: Value) -> Value:
     """Of 64-bit integers, wrapping around."""
-    return call_defined(_INTEGER_POWER, x, y)
+    return call_defined(defined(integer_power, kind=INT64), x, y)
 
 
 @formula(SIGNED, name="power")

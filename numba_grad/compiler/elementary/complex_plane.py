@@ -10,16 +10,18 @@ import math
 
 from numba_grad.compiler.elementary import exponential, logarithm, trigonometric
 from numba_grad.compiler.elementary.exponential import FORMATS
+from numba_grad.compiler.elementary.llvm_writer import defined
 from numba_grad.compiler.elementary.logarithm import log_of_sum, split_sum
 from numba_grad.compiler.elementary.registry import COMPLEX, FLOATING, formula
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     FLOAT64,
-    Definition,
     Value,
     absolute,
     bits,
+    c_function,
     copy_sign,
+    either,
     fma,
     from_bits,
     product,
@@ -479,37 +481,17 @@ def acosh(x: Value, y: Value) -> Pair:
     return absolute(imaginary_part), copy_sign(real_part, y)
 
 
-# The real part of atanh(x + iy), for x, y >= 0: where the square of |z| overflows, x / |z|**2; or
-# else where x = 1 and the square of y vanishes: log(2/y) / 2.
-_FAR_ATANH = Definition(
-    "numba_grad.far_atanh",
-    """\
-define internal double @numba_grad.far_atanh(double %x, double %y) noinline nounwind willreturn \
-memory(none) {
-entry:
-  %sum = fadd double %x, %y
-  %is_large = fcmp ogt double %sum, 2.0
-  br i1 %is_large, label %large, label %pole
-large:
-  %is_wide = fcmp ogt double %x, %y
-  %longer = select i1 %is_wide, double %x, double %y
-  %shorter = select i1 %is_wide, double %y, double %x
-  %ratio = fdiv double %shorter, %longer
-  %square = fmul double %ratio, %ratio
-  %length = fadd double %square, 1.0
-  %share = fdiv double %x, %longer
-  %part = fdiv double %share, %length
-  %result = fdiv double %part, %longer
-  ret double %result
-pole:
-  %log = call double @log(double %y) nounwind willreturn memory(none)
-  %twice = fsub double 0x3FE62E42FEFA39EF, %log
-  %half = fmul double %twice, 0.5
-  ret double %half
-}
-""",
-    declarations={"log": (FLOAT64, (FLOAT64,))},
-)
+def far_atanh(x: Value, y: Value) -> Value:
+    """The real part of atanh(x + iy), for x, y >= 0: where the square of |z| overflows, x / |z|**2;
+    or else where x = 1 and the square of y vanishes: log(2/y) / 2."""
+
+    def of_large() -> Value:
+        is_wide = x > y
+        longer, shorter = select(is_wide, x, y), select(is_wide, y, x)
+        ratio = shorter / longer
+        return x / longer / (ratio * ratio + 1.0) / longer
+
+    return either(x + y > 2.0, of_large, lambda: (math.log(2.0) - c_function("log", y)) * 0.5)
 
 
 @formula(COMPLEX)
@@ -522,7 +504,8 @@ def atanh(x: Value, y: Value) -> Pair:
     is_large = size + height > 2.0 ** _HUGE[x.kind]
     is_far = is_large | (square < 2.0 ** (2 * _TINY[x.kind]))
     real_part = logarithm.log1p(size * 4.0 / square) * 0.25
-    real_part = rarely(is_far, real_part, _FAR_ATANH.symbol, size, height, definition=_FAR_ATANH)
+    far = defined(far_atanh)
+    real_part = rarely(is_far, real_part, far.symbol, size, height, definition=far)
     # 1 - x*x - y*y, which cancels near the unit circle.
     total, error = _sum_of_squares(x, y)
     angle = trigonometric.atan2(y * 2.0, (1.0 - total) - error) * 0.5

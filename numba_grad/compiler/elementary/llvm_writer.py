@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import FunctionType
 
 from numba_grad.compiler.elementary.scalar import (
     BOOL,
@@ -15,6 +17,7 @@ from numba_grad.compiler.elementary.scalar import (
     Definition,
     Number,
     ScalarBuilder,
+    Step,
     Value,
 )
 from numba_grad.immutable import immutable
@@ -102,13 +105,43 @@ class LlvmTrace(ScalarBuilder):
         likely = self._intrinsic(BOOL, "llvm.expect.i1", condition, condition.like(0))
         before, slow, join = self.block, f"slow{number}", f"join{number}"
         self.lines.append(f"  br i1 {likely.name}, label %{slow}, label %{join}")
-        self.lines.append(f"{slow}:")
+        self._begin(slow)
         rare = self.library_call(name, *arguments, definition=definition)
         self.lines.append(f"  br label %{join}")
-        self.lines.append(f"{join}:")
-        self.block = join
-        text = f"phi {usual.kind} [ {usual.name}, %{before} ], [ {rare.name}, %{slow} ]"
-        return self.emit(usual.kind, text)
+        self._begin(join)
+        return self.emit(usual.kind, _meeting((usual, before), (rare, slow)))
+
+    def either(
+        self, condition: Value, first: Callable[[], Value], other: Callable[[], Value]
+    ) -> Value:
+        number = self.count
+        labels = f"first{number}", f"other{number}"
+        self.lines.append(f"  br i1 {condition.name}, label %{labels[0]}, label %{labels[1]}")
+        ends = []
+        for label, write in zip(labels, (first, other), strict=True):
+            self._begin(label)
+            ends.append((write(), self.block))
+            self.lines.append(f"  br label %join{number}")
+        self._begin(f"join{number}")
+        return self.emit(ends[0][0].kind, _meeting(*ends))
+
+    def repeated(self, step: Step, *start: Value) -> tuple[Value, ...]:
+        number, before = self.count, self.block
+        self.lines.append(f"  br label %body{number}")
+        self._begin(f"body{number}")
+        place = len(self.lines)
+        values = [self.emit(x.kind, "") for x in start]
+        results, is_over = step(*values)
+        for k, (value, *ends) in enumerate(zip(values, start, results, strict=False)):
+            text = _meeting((ends[0], before), (ends[1], self.block))
+            self.lines[place + k] = f"  {value.name} = {text}"
+        self.lines.append(f"  br i1 {is_over.name}, label %done{number}, label %body{number}")
+        self._begin(f"done{number}")
+        return results
+
+    def _begin(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.block = label
 
     def _call(self, kind: str, symbol: str, *arguments: Value, attributes: str = "") -> Value:
         text = ", ".join(f"{x.kind} {x.name}" for x in arguments)
@@ -120,7 +153,13 @@ class LlvmTrace(ScalarBuilder):
 
     def _define(self, definition: Definition) -> None:
         self.definitions[definition.symbol] = definition.text
+        self.definitions.update(definition.called)
         self.declarations.update(definition.declarations)
+
+
+def _meeting(*ends: tuple[Value, str]) -> str:
+    """Of a value for each block that one comes from, the one of that block."""
+    return f"phi {ends[0][0].kind} " + ", ".join(f"[ {x.name}, %{block} ]" for x, block in ends)
 
 
 def _literal(kind: str, number: Number) -> str:
@@ -289,15 +328,7 @@ def trace(
     """Run a formula once on arguments of the given LLVM types."""
     writer = LlvmTrace(has_fma)
     arguments = [Value(writer, kind, f"%x{k}") for k, kind in enumerate(kinds)]
-    result = formula(*arguments)
-    if isinstance(result, tuple):
-        kind = "{" + ", ".join(x.kind for x in result) + "}"
-        name_so_far = "poison"
-        for k, x in enumerate(result):
-            text = f"insertvalue {kind} {name_so_far}, {x.kind} {x.name}, {k}"
-            name_so_far = writer.emit(kind, text).name
-    else:
-        kind, name_so_far = result.kind, result.name
+    kind, returned = _returned(writer, formula(*arguments))
     symbol = f"numba_grad.{name}." + ".".join(_SUFFIX.get(k, k) for k in kinds)
     symbol += ".inline"
     parameters = ", ".join(f"{x.kind} {x.name}" for x in arguments)
@@ -305,8 +336,39 @@ def trace(
     # Inlined before LLVM looks at loops, so that they vectorize and share common parts.
     text = (
         f"define internal {kind} @{symbol}({parameters}) alwaysinline nounwind {{\n"
-        f"entry:\n{body}\n  ret {kind} {name_so_far}\n}}\n"
+        f"entry:\n{body}\n  ret {kind} {returned}\n}}\n"
     )
     return WrittenFunction(
         symbol, (kind, kinds), text, writer.declarations, writer.definitions, tuple(writer.kept)
     )
+
+
+def _returned(writer: LlvmTrace, result: Value | tuple[Value, ...]) -> tuple[str, str]:
+    """Type and name of what is returned: several results are one value."""
+    if isinstance(result, Value):
+        return result.kind, result.name
+    kind = "{" + ", ".join(x.kind for x in result) + "}"
+    name = "poison"
+    for k, x in enumerate(result):
+        name = writer.emit(kind, f"insertvalue {kind} {name}, {x.kind} {x.name}, {k}").name
+    return kind, name
+
+
+@functools.cache
+def defined(formula: FunctionType, *, kind: str = FLOAT64, is_rare: bool = False) -> Definition:
+    """A formula as a function of its own, which is called: of loops, or of what is seldom needed.
+
+    `is_rare`: not worth LLVM's optimizing.
+    """
+    writer = LlvmTrace(has_fma=False)
+    arguments = [Value(writer, kind, f"%x{k}") for k in range(formula.__code__.co_argcount)]
+    result_kind, returned = _returned(writer, formula(*arguments))
+    symbol = f"numba_grad.{formula.__name__}"
+    parameters = ", ".join(f"{kind} {x.name}" for x in arguments)
+    attributes = f"noinline{' optnone cold' if is_rare else ''}{_PURE}"
+    body = "\n".join(writer.lines)
+    text = (
+        f"define internal {result_kind} @{symbol}({parameters}) {attributes} {{\n"
+        f"entry:\n{body}\n  ret {result_kind} {returned}\n}}\n"
+    )
+    return Definition(symbol, text, writer.declarations, writer.definitions)

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import math
 
+from numba_grad.compiler.elementary.llvm_writer import defined
 from numba_grad.compiler.elementary.logarithm import log
 from numba_grad.compiler.elementary.power import power
 from numba_grad.compiler.elementary.registry import FLOATING, formula
 from numba_grad.compiler.elementary.scalar import (
     FLOAT32,
     FLOAT64,
-    Definition,
+    Results,
     Value,
     absolute,
+    c_function,
     copy_sign,
     fma,
     library_call,
     polynomial,
     polynomial_in_one_chain,
+    repeated,
     round_down,
     round_half_even,
     select,
@@ -265,42 +268,23 @@ def trigamma(x: Value) -> Value:
     return select(x < 0, reflected, positive)
 
 
-# sum of (q + k)**-x for k from 0 to n - 1. The rounding error of q + k counts x times; it is
-# corrected to first order. Where there is none the power may have overflowed: inf * 0 is nan.
-_SUM_OF_POWERS = Definition(
-    "numba_grad.sum_of_powers",
-    """\
-define internal double @numba_grad.sum_of_powers(double %x, double %q, double %n) noinline \
-nounwind willreturn memory(none) {
-entry:
-  %power = fneg double %x
-  br label %body
-body:
-  %k = phi double [ 0.0, %entry ], [ %next, %body ]
-  %sum = phi double [ 0.0, %entry ], [ %total, %body ]
-  %base = fadd double %q, %k
-  %rounded = call double @pow(double %base, double %power) nounwind willreturn memory(none)
-  %part = fsub double %base, %q
-  %rest = fsub double %base, %part
-  %error_of_q = fsub double %q, %rest
-  %error_of_k = fsub double %k, %part
-  %error = fadd double %error_of_q, %error_of_k
-  %relative = fdiv double %error, %base
-  %change = fmul double %power, %relative
-  %correction = fmul double %rounded, %change
-  %corrected = fadd double %rounded, %correction
-  %is_exact = fcmp oeq double %error, 0.0
-  %term = select i1 %is_exact, double %rounded, double %corrected
-  %total = fadd double %sum, %term
-  %next = fadd double %k, 1.0
-  %more = fcmp olt double %next, %n
-  br i1 %more, label %body, label %done
-done:
-  ret double %total
-}
-""",
-    {"pow": ("double", ("double", "double"))},
-)
+def sum_of_powers(x: Value, q: Value, n: Value) -> Value:
+    """The sum of (q + k)**-x for k from 0 to n - 1.
+
+    The rounding error of q + k counts x times; it is corrected to first order. Where there is none
+    the power may have overflowed: inf * 0 is nan.
+    """
+
+    def step(k: Value, total: Value) -> Results:
+        base = q + k
+        rounded = c_function("pow", base, -x)
+        part = base - q
+        error = (q - (base - part)) + (k - part)
+        corrected = rounded + rounded * (-x * (error / base))
+        term = select(error == 0, rounded, corrected)
+        return (k + 1.0, total + term), ~(k + 1.0 < n)
+
+    return repeated(step, x.like(0.0), x.like(0.0))[1]
 
 
 @formula(FLOATING)
@@ -316,7 +300,8 @@ def zeta(x: Value, q: Value) -> Value:
     is_defined = is_defined & ((q > 0) | ((q > -1e6) & (x == round_down(x))))
     s, start = select(is_defined, x, 2.0), select(is_defined, q, 1.0)
     count = 10.0 + round_down(select(start < 0, -start, 0.0))
-    total = library_call(_SUM_OF_POWERS.symbol, s, start, count, definition=_SUM_OF_POWERS)
+    definition = defined(sum_of_powers)
+    total = library_call(definition.symbol, s, start, count, definition=definition)
     end, error = two_sum(start, count)
     last = power(end, -s)
     last = last - last * (s * (error / end))

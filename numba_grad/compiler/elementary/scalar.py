@@ -1,8 +1,9 @@
 """Traced scalars: running a formula on them writes the text of a function.
 
 A formula is straight-line arithmetic on `Value`s. Choices are `select`; the one kind of branch is
-`rarely`, which keeps the loop around it vectorizable. No fast-math flag is ever set here, as
-error-free transformations depend on every rounding.
+`rarely`, which keeps the loop around it vectorizable; functions that stay calls may have others,
+and loops. No fast-math flag is ever set here, as error-free transformations depend on every
+rounding.
 
 What the text is, is the `ScalarBuilder`'s: LLVM's for the CPU (`llvm_writer.py`), CUDA Python for
 GPUs (`python_writer.py`).
@@ -41,6 +42,7 @@ class Definition:
     text: str
     # symbol -> (return type, argument types) of what the text calls.
     declarations: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    called: dict[str, str] = field(default_factory=dict)  # other functions, symbol -> text
 
 
 class ScalarBuilder:
@@ -100,6 +102,16 @@ class ScalarBuilder:
         """`usual`, or that library call where the condition holds, which is off the usual way."""
         raise NotImplementedError
 
+    def either(
+        self, condition: Value, first: Callable[[], Value], other: Callable[[], Value]
+    ) -> Value:
+        """As the function below."""
+        raise NotImplementedError
+
+    def repeated(self, step: Step, *start: Value) -> tuple[Value, ...]:
+        """As the function below."""
+        raise NotImplementedError
+
     def shared(
         self, name: str, formula: Formula, values: tuple[Value, ...], is_of_pairs: bool
     ) -> Value | tuple[Value, ...]:
@@ -108,6 +120,9 @@ class ScalarBuilder:
 
 
 Formula = Callable[..., "Value | tuple[Value, ...]"]
+# What a step of a loop gives, and whether it was the last one.
+Results = tuple[tuple["Value", ...], "Value"]
+Step = Callable[..., Results]
 
 # Formulas that other formulas use, by name; those of complex numbers, and those of real ones.
 SHARED: dict[str, Formula] = {}
@@ -406,12 +421,32 @@ def fast_two_sum(x: Value, y: Value | Number) -> tuple[Value, Value]:
     return total, y - (total - x)
 
 
+# Branches and loops of functions that stay calls.
+
+
+def either(condition: Value, first: Callable[[], Value], other: Callable[[], Value]) -> Value:
+    """What the one function writes where the condition holds, else what the other does."""
+    return condition.trace.either(condition, first, other)
+
+
+def repeated(step: Step, *start: Value) -> tuple[Value, ...]:
+    """`step` of values, of the first ones of its results, and so on, until its truth value
+    holds."""
+    return start[0].trace.repeated(step, *start)
+
+
 # Calls.
 
 
 def call_defined(definition: Definition, *arguments: Value) -> Value:
     """A call of a function given as text. It stays a call: the loop around it stays scalar."""
     return arguments[0].trace.call(definition, *arguments)
+
+
+def c_function(name: str, *arguments: Value) -> Value:
+    """The same of a function of the C library."""
+    declaration = (FLOAT64, (FLOAT64,) * len(arguments))
+    return call_defined(Definition(name, "", {name: declaration}), *arguments)
 
 
 def library_call(name: str, *arguments: Value, definition: Definition | None = None) -> Value:

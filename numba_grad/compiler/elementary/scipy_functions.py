@@ -29,7 +29,7 @@ def scipy_function(name: str) -> Callable[..., Value]:
     """The formula of SciPy's `name`, a function of some numbers that returns one."""
 
     def formula(*arguments: Value) -> Value:
-        definition = _defined(name, len(arguments))
+        definition = scipy_definition(name, len(arguments))
         return library_call(definition.symbol, *arguments, definition=definition)
 
     return formula
@@ -37,11 +37,11 @@ def scipy_function(name: str) -> Callable[..., Value]:
 
 def rarely_scipy(condition: Value, usual: Value, name: str, *arguments: Value) -> Value:
     """`usual`, but SciPy's `name(*arguments)` where the condition holds."""
-    definition = _defined(name, len(arguments))
+    definition = scipy_definition(name, len(arguments))
     return rarely(condition, usual, definition.symbol, *arguments, definition=definition)
 
 
-def _defined(name: str, arity: int) -> Definition:
+def scipy_definition(name: str, arity: int) -> Definition:
     """A function of double numbers that calls SciPy's.
 
     The last argument of SciPy's functions is Cython's: whether to skip looking for overrides.

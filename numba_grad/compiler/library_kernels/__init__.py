@@ -14,7 +14,6 @@ from numba_grad.compiler.library_kernels.determinants import *
 from numba_grad.compiler.library_kernels.eigenvalues import *
 from numba_grad.compiler.library_kernels.factorizations import *
 from numba_grad.compiler.library_kernels.fourier import *
-from numba_grad.compiler.library_kernels.gamma_moments import *
 from numba_grad.compiler.library_kernels.linear_systems import *
 from numba_grad.compiler.library_kernels.matrix_equations import *
 from numba_grad.compiler.library_kernels.matrix_exponential import *

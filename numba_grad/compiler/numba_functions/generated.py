@@ -26,7 +26,7 @@ from numba_grad.compiler.building import cache
 from numba_grad.compiler.building.build import compiling
 from numba_grad.compiler.building.function_identity import identity_of
 from numba_grad.compiler.kernel_language.statements import every_statement
-from numba_grad.compiler.numba_functions.user_exceptions import exception_named
+from numba_grad.compiler.numba_functions.source_functions import exception_named
 from numba_grad.immutable import immutable
 from numba_grad.locks import LocksByKey
 from numba_grad.ops.custom_kernels import CpuKernel, CustomKernel

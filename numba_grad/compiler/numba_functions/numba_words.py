@@ -16,6 +16,6 @@ WORDS = {
     **{f"arc{x}": f"math.a{x}" for x in ("sin", "cos", "tan", "tan2", "sinh", "cosh", "tanh")},
     **{name: f"np.{name}" for name in _OF_NUMPY},
     **{"absolute": "abs", "gammaln": "math.lgamma", "fmod": "math.fmod"},
-    # Those of `special_functions.py`.
+    # Those of `source_functions.py`.
     **{name: name for name in ("digamma", "trigamma", "zeta")},
 }

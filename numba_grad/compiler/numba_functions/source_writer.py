@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 from collections.abc import Collection, Sequence
 
 from numba_grad.compiler.numba_functions.analyses import (
@@ -71,6 +72,12 @@ from numba_grad.errors import KernelError
 
 
 """
+# What generated source calls, by the modules that have it.
+_PROVIDED = {
+    "sums": r"\badded(?=\()",
+    "source_functions": r"(?<=@)part\b|\b(?:digamma|exception_named|free|grown|in_parallel|"
+    r"independent|new_array|trigamma|wrapped|zeta)(?=\()",
+}
 _UNKNOWN_SHAPE = "the shape of a result depends on values, not on shapes and Python ints alone"
 _FOR_UNKNOWN_SHAPE = "ng.custom_op, with a derivative of your own, for what makes such an array"
 
@@ -128,10 +135,7 @@ def shapes_source(kernel: RegionKernel, numbers: Collection[str]) -> str:
 
 def _with_head(lines: Sequence[str]) -> str:
     text = "\n".join(lines) + "\n"
-    is_used = "raise exception_named(" in text
-    return (
-        _imported("user_exceptions", ["exception_named"] if is_used else []) + _SHAPES_HEAD + text
-    )
+    return _imports(text) + _SHAPES_HEAD + text
 
 
 def _unswapped(statements: list[Statement]) -> list[Statement]:
@@ -218,23 +222,9 @@ class SourceWriter:
             self.line("pass")
         head = "import math\n\nimport numpy as np\n\n"
         text = "\n".join([*self._parts, *self.lines]) + "\n"
-        imports = [
-            _imported("shared_tasks", ["in_parallel", "part"] if self._parts else []),
-            _imported("independent", ["independent"] if " in independent(" in text else []),
-            _imported(
-                "user_exceptions", ["exception_named"] if "raise exception_named(" in text else []
-            ),
-            _imported("sums", ["added"] if " = added(" in text else []),
-            _imported(
-                "special_functions", [f for f in ("digamma", "trigamma", "zeta") if f"{f}(" in text]
-            ),
-            _imported(
-                "working_memory",
-                [f for f in ("free", "grown", "new_array", "wrapped") if f"{f}(" in text],
-            ),
-        ]
-        if any(imports):
-            head += "".join(imports) + "\n"
+        imports = _imports(text)
+        if imports:
+            head += imports + "\n"
         return head + "\n" + text
 
     # Values.
@@ -528,10 +518,14 @@ def _is_overwritten(s: Statement, follower: Statement) -> bool:
     )
 
 
-def _imported(module: str, names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    return f"from numba_grad.compiler.numba_functions.{module} import {', '.join(names)}\n"
+def _imports(text: str) -> str:
+    """The imports of what a text calls of this folder."""
+    lines = []
+    for module, calls in _PROVIDED.items():
+        if used := sorted(set(re.findall(calls, text))):
+            names = ", ".join(used)
+            lines.append(f"from numba_grad.compiler.numba_functions.{module} import {names}\n")
+    return "".join(lines)
 
 
 def numpy_name(dtype: str) -> str:

@@ -33,7 +33,7 @@ from numba_grad.compiler.numba_functions.regions import (
     View,
     While,
 )
-from numba_grad.compiler.numba_functions.user_exceptions import name_in_source
+from numba_grad.compiler.numba_functions.source_functions import exception_named
 
 _MOST_STATEMENTS = 20_000
 
@@ -50,6 +50,23 @@ def _made_like(result: Meaning, parts: Iterator[Meaning]) -> Meaning:
     if isinstance(result, tuple):
         return tuple([_made_like(inner, parts) for inner in result])
     return next(parts)
+
+
+def _name_in_source(error: Any) -> str:
+    """What source calls an exception that is neither built in nor NumPy's.
+
+    Raises
+    ------
+    LookupError
+        If its module has none of that name, as for one that is made in a function.
+    """
+    try:
+        found = exception_named(error.__module__, error.__qualname__)
+    except (ImportError, AttributeError):
+        found = None
+    if found is not error:
+        raise LookupError(error)
+    return f"exception_named({error.__module__!r}, {error.__qualname__!r})"
 
 
 class Translation(Calls):
@@ -125,7 +142,7 @@ class Translation(Calls):
             name = "np.linalg.LinAlgError"
         elif error is None or getattr(builtins, name, None) is not error:
             try:
-                name = name_in_source(error)
+                name = _name_in_source(error)
             except (LookupError, AttributeError):
                 what = "`raise` of an exception that its module does not have by its name"
                 advice = "a class at the top of its module; or "
