@@ -25,6 +25,7 @@ from numba_grad.config import config
 from numba_grad.fresh_thread import imported
 from numba_grad.graph.collection import without_collection
 from numba_grad.graph.node import Node
+from numba_grad.ops.contraction import products_summed
 
 if TYPE_CHECKING:
     from numba_grad.compiler.target import Target
@@ -312,5 +313,4 @@ def _added(graph: FlatGraph, k: int) -> int:
 
 def _summed(graph: FlatGraph, k: int) -> int:
     """How many products make an element of the contraction at position `k`."""
-    reads = graph.edges[graph.starts[k] : graph.starts[k + 1]]
-    return max((max(graph.nodes[x].shape, default=1) for x in reads.tolist()), default=1)
+    return products_summed(graph.nodes[k].op.name, [graph.nodes[x].type for x in graph.reads(k)])

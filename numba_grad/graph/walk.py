@@ -262,30 +262,17 @@ def value_inputs(node: Node) -> tuple[Node, ...]:
     return node.inputs
 
 
-def is_traced(*nodes: Node) -> bool:
-    """Whether the value of one of `nodes` depends on such an argument."""
-    seen = set(nodes)
-    stack = list(seen)
-    while stack:
-        node = stack.pop()
-        if node.value is None:
-            if node.op is ARGUMENT:
-                return True
-            for x in value_inputs(node):
-                if x not in seen:
-                    seen.add(x)
-                    stack.append(x)
-    return False
-
-
 _found_traced: weakref.WeakSet[Node] = weakref.WeakSet()
 
 
-def is_traced_nearby(node: Node) -> bool:
-    """As `is_traced`, of the nearest operations first, down to what was found to be traced before:
-    where each step of a loop in Python asks, else each would go through all of those before it."""
-    reached: dict[Node, Node | None] = {node: None}  # and from where
-    left = deque((node,))
+def is_traced(*nodes: Node) -> bool:
+    """Whether the value of one of `nodes` depends on such an argument.
+
+    The nearest operations first, down to what was found to be traced before: where each step of a
+    loop in Python asks, it would go through all of those before it.
+    """
+    reached: dict[Node, Node | None] = dict.fromkeys(nodes)  # and from where
+    left = deque(reached)
     while left:
         x: Node | None = left.popleft()
         if x in _found_traced or stands_for_a_value(x):

@@ -53,6 +53,13 @@ def broadcast_stacks(operation: str, got: dict[str, Type]) -> Shape:
         ) from None
 
 
+def products_summed(operation: str, operands: Sequence[Type]) -> int:
+    """How many products an element of a contraction is the sum of, at most."""
+    x, y = operands[-2:]
+    # A correlation sums over the shorter one.
+    return min(x.shape[-1], y.shape[-1]) if operation == "correlate" else x.shape[-1]
+
+
 def _infer_matmul(x: Type, y: Type) -> Type:
     if x.rank < 2 or y.rank < 2 or x.shape[-1] != y.shape[-2]:
         raise ShapeError(

@@ -237,6 +237,11 @@ def test_what_is_large_or_long_is_fused_at_once():
     assert not programs.is_small(flatten([y.sum()._node]))
     a = ng.tensor(np.ones((100, 100)))
     assert not programs.is_small(flatten([(a @ a)._node]))
+    # However large the matrices are, what is summed counts: one product here, five below.
+    column, row = ng.tensor(np.ones((400, 1))), ng.tensor(np.ones((1, 10)))
+    assert programs.is_small(flatten([(column @ row)._node]))
+    signal, filtering = ng.tensor(np.ones(2000)), ng.tensor(np.ones(5))
+    assert programs.is_small(flatten([np.convolve(signal, filtering, "same")._node]))
     node = ng.tensor(1.0)._node
     for _ in range(programs.MOST_NODES):  # as tensors, they would be computed from time to time
         node = OPS["multiply"](node, node)

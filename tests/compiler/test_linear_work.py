@@ -148,6 +148,17 @@ def rolls_of_rolls(steps):
     return f, rng.random(400)
 
 
+def places_that_are_computed(steps):
+    """Each step asks whether an index, and a mask, is known while it is traced."""
+
+    def f(x):
+        for _ in range(steps):
+            x = x * 0.99 + x[np.argsort(x)] * 0.01 + np.sum(x[x > 0.5]) * 1e-3
+        return np.sum(x**2)
+
+    return f, rng.random(30)
+
+
 def elements_of_pieces(count):
     def f(x):
         y = np.concatenate([x * (1.0 + k) for k in range(count)])
@@ -186,6 +197,7 @@ PROGRAMS = [
     (layers, 20),
     (differences, 300),  # so many that loops are looked for
     (delay_line, 30),
+    (places_that_are_computed, 20),
     (rolls_of_rolls, 30),
     (elements_of_pieces, 60),
     (kept_states, 30),
@@ -193,7 +205,7 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.thorough(but="rolls_of_rolls|kept_states")
+@pytest.mark.thorough(but="rolls_of_rolls|kept_states|places_that_are_computed")
 @pytest.mark.parametrize(("program", "size"), PROGRAMS, ids=[p.__name__ for p, _ in PROGRAMS])
 def test_no_pass_does_more_than_four_times_the_work_for_four_times_the_steps(program, size):
     lowered(*program(3))  # what is looked up once in a process

@@ -6,6 +6,7 @@ from numba_grad.compiler.partition.flat_graph import ClosedGraph, FlatGraph, tar
 from numba_grad.compiler.partition.roles import REARRANGEMENTS, RENAMINGS
 from numba_grad.graph.node import Node
 from numba_grad.graph.walk import toposort
+from numba_grad.ops.contraction import products_summed
 from numba_grad.ops.control import item
 from numba_grad.runtime.progress import label_in
 
@@ -86,7 +87,8 @@ def _of_node(node: Node, known: _Known, is_once: bool) -> float:
     if elements > _MOST_ELEMENTS or node.op.name == _USERS:
         return math.inf
     if node.op.family == "contraction":
-        elements = node.type.size * max(max(x.shape, default=1) for x in node.inputs)
+        summed = products_summed(node.op.name, [x.type for x in node.inputs])
+        elements = node.type.size * summed
     return 1 + elements / _ELEMENTS_OF_A_STEP
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numba_grad.compiler.partition.flat_graph import FlatGraph, Role
 from numba_grad.compiler.partition.roles import ASSIGNMENTS
 from numba_grad.compiler.partition.segment_graphs import SegmentGraph
+from numba_grad.ops.contraction import products_summed
 
 # Operations in segments that differ. Each takes 1 to 1.7 ms to fuse and to compile, and 0.03 ms to
 # plan alone. Steps of a loop are segments that are equal. Those that read a row more of a triangle
@@ -35,7 +36,7 @@ def _elements_computed(graph: FlatGraph) -> int:
     for k in np.flatnonzero(~is_free).tolist():
         node = nodes[k]
         if node.op.family == "contraction":
-            elements[k] *= max(max(nodes[x].shape, default=1) for x in graph.reads(k))
+            elements[k] *= products_summed(node.op.name, [nodes[x].type for x in graph.reads(k)])
         elif node.op.name in ASSIGNMENTS:
             elements[k] = nodes[graph.reads(k)[1]].type.size  # mostly made in place
     return int(elements.sum())

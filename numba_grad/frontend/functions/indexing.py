@@ -23,9 +23,8 @@ from numba_grad.frontend.inputs.arrays import (
 from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.frontend.inputs.tracing import current, is_tracing, values_asked_for
 from numba_grad.graph.node import OPS, Node, leaf
-from numba_grad.graph.placement import LITERALS
 from numba_grad.graph.types import CPU, array_type, broadcast_shapes, normalize_axis
-from numba_grad.graph.walk import is_traced, toposort
+from numba_grad.graph.walk import is_traced
 from numba_grad.ops.families import broadcast_to, cast, placed, reshape
 from numba_grad.ops.index_expressions import take_index
 from numba_grad.ops.indexing import check_range
@@ -109,10 +108,8 @@ def _constant(node: Node) -> np.ndarray | None:
     trace = current.trace
     if trace is None or node.type.device != CPU:
         return None
-    for x in toposort([node], stop=lambda x: x.value is not None):
-        is_known = x.value is not None
-        if not (trace.is_constant(x) if is_known else x.inputs or x.op.family in LITERALS):
-            return None
+    if not trace.is_made_of_constants(node):
+        return None
     return trace.constant(value_of(node, "index"))
 
 

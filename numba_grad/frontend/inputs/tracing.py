@@ -17,11 +17,13 @@ import weakref
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from numba_grad.fresh_thread import carried
 from numba_grad.graph.node import OPS, Node, leaf, next_serial
+from numba_grad.graph.placement import LITERALS
 from numba_grad.graph.traced_bodies import tensor_that_was
 from numba_grad.graph.walk import toposort
 from numba_grad.immutable import NamedTuple
@@ -89,6 +91,7 @@ class Trace:
         self._of_node: dict[Node, _Met] = {}  # all
         self._tensors: dict[Node, Any] = {}  # whose values were asked for
         self._constants: dict[int, tuple[np.ndarray, Node]] = {}  # by `id`, with their leaves
+        self._made_of_constants: WeakKeyDictionary[Node, bool] = WeakKeyDictionary()
         # Whether what the jitted functions that were called inside stand for is as it was.
         self.inner_checks: list[Check] = []
         # Of the last function that was differentiated, what was looked through for loops, and the
@@ -188,6 +191,29 @@ class Trace:
         """Whether a node with a value has it at each call: it stands for no array and no tensor of
         the user's."""
         return node not in self._of_node and self._tensor_before(node) is None
+
+    def is_made_of_constants(self, node: Node) -> bool:
+        """Whether what `node` is computed of is the same at each call, numbers above all.
+
+        Steps of a loop that index by what they compute ask in turn. So what was found is kept: each
+        of them would go through all of those before it.
+        """
+        found = self._made_of_constants
+        stack = [node]
+        while stack:
+            x = stack[-1]
+            if x.value is not None:
+                found[x] = self.is_constant(x)
+            elif not x.inputs:
+                found[x] = x.op.family in LITERALS
+            elif x not in found:
+                answers = [found.get(y) for y in x.inputs]
+                if False not in answers and None in answers:
+                    stack.append(x.inputs[answers.index(None)])
+                    continue
+                found[x] = False not in answers
+            stack.pop()
+        return found[node]
 
     def _tensor_before(self, node: Node) -> Any:
         """The tensor that `node` was before the trace, which may have assigned to it since."""

@@ -38,7 +38,7 @@ from numba_grad.frontend.python_control_flow.sites import Site
 from numba_grad.frontend.tensors.python_numbers import handle_like
 from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph.node import OPS
-from numba_grad.graph.walk import is_traced_nearby
+from numba_grad.graph.walk import is_traced
 from numba_grad.ops.families import cast, reshape
 
 _ENDLESS = 2**62  # steps
@@ -307,7 +307,7 @@ def _giving(x: Any) -> Part:
 
 
 def _is_undecided(condition: Any) -> bool:
-    return isinstance(condition, Tensor) and is_traced_nearby(condition._node)
+    return isinstance(condition, Tensor) and is_traced(condition._node)
 
 
 def _usable(site: Site) -> Site:

@@ -47,7 +47,7 @@ from numba_grad.frontend.tensors.operators import write_result
 from numba_grad.frontend.tensors.ufunc_calls import call_of, without_defaults
 from numba_grad.graph.node import OPS, Node
 from numba_grad.graph.types import reduced_axes
-from numba_grad.graph.walk import is_traced_nearby
+from numba_grad.graph.walk import is_traced
 from numba_grad.ops.families import cast, full
 from numba_grad.ops.index_expressions import (
     MaskedRegion,
@@ -534,9 +534,7 @@ def selected(x: Node, index: Any) -> MaskedSelection | None:
     chosen = [entry for entry in entries if isinstance(entry, MaskedSelection)]
     if chosen:
         return _at_selected_places(x, entries, chosen)
-    if not any(
-        isinstance(e, Node) and e.dtype.kind == "b" and is_traced_nearby(e) for e in entries
-    ):
+    if not any(isinstance(e, Node) and e.dtype.kind == "b" and is_traced(e) for e in entries):
         return None
     region = masked_region(index, x.shape)
     if region is None:
