@@ -41,6 +41,7 @@ class TracedBody:
     assigned: list[tuple[Any, Node]] = field(default_factory=list)
     of_former: dict[Node, Any] = field(default_factory=dict)  # the same, by what they were
     is_running: bool = True
+    asks_for_mode: bool = False  # whether history is recorded
 
     def __str__(self) -> str:
         return f"{self.name}, the function of {self.operation}"

@@ -4,6 +4,7 @@ Arrays and tensors that it meets are inputs of what is compiled, and what it cha
 results are outputs.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,7 +45,7 @@ from numba_grad.frontend.inputs.tracing import (
 )
 from numba_grad.frontend.tensors.python_numbers import handle_like, limits_on
 from numba_grad.graph import order
-from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, leaf
+from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
 from numba_grad.graph.traced_bodies import tracing_compiled
 from numba_grad.graph.walk import (
     in_order_of_recording,
@@ -202,6 +203,8 @@ class FunctionTrace:
                 keep_history = have_other_values(held, given, changed)
                 outputs += [held[k]._node for k in changed]
             is_done = True
+            if traced.asks_for_mode:
+                trace.inner_checks.append(functools.partial(_is_mode, grad_mode.enabled))
         except TypeError as error:
             # NumPy has an error of its own in place of ours, which shows what is no size of an
             # array: `np.zeros(n)`.
@@ -314,6 +317,10 @@ class FunctionTrace:
                     )
                 )
         return [as_node(x) for x in leaves]
+
+
+def _is_mode(mode: bool) -> bool:
+    return grad_mode.enabled is mode
 
 
 def rewritten(f: Callable[..., Any]) -> Callable[..., Any]:

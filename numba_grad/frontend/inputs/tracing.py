@@ -20,7 +20,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.fresh_thread import carried
+from numba_grad.graph import traced_bodies
 from numba_grad.graph.node import OPS, Node, leaf, next_serial
 from numba_grad.graph.traced_bodies import tensor_that_was
 from numba_grad.graph.walk import toposort
@@ -91,6 +93,8 @@ class Trace:
         self._constants: dict[int, tuple[np.ndarray, Node]] = {}  # by `id`, with their leaves
         # Whether what the jitted functions that were called inside stand for is as it was.
         self.inner_checks: list[Check] = []
+        # Attributes of tensors from before it that were asked for, by `id` of these and name.
+        self._attributes: dict[tuple[int, str], tuple[Any, str, Any] | None] = {}
         # Of the last function that was differentiated, what was looked through for loops, and the
         # serial numbers of its derivative.
         self._looked_through: set[Node] = set()
@@ -179,6 +183,17 @@ class Trace:
         """What tensors were, from before the trace, whose values were asked for."""
         return set(self._tensors)
 
+    def attribute_asked_for(self, tensor: Any, name: str, found: Any) -> None:
+        """Say that the trace depends on what an attribute of a tensor is, if that was there before
+        the trace, as what is found."""
+        is_before = self._is_older(tensor._node) or _is_assigned_to(tensor)
+        if is_before and not (is_tensor(found) and not self._is_older(found._node)):
+            self._attributes.setdefault((id(tensor), name), (tensor, name, found))
+
+    def attribute_assigned(self, tensor: Any, name: str) -> None:
+        """Say that from now on the function finds there what it has put there itself."""
+        self._attributes.setdefault((id(tensor), name), None)
+
     def constant(self, value: np.ndarray) -> np.ndarray:
         """`value`, which nobody writes to: no call looks whether somebody has."""
         self._constants.setdefault(id(value), (value, leaf(value)))
@@ -211,6 +226,7 @@ class Trace:
         checks = [] if guard is None else [guard]
         checks += self._checks_of_arrays()
         checks += [_stays(tensor, node) for node, tensor in self._tensors.items()]
+        checks += [_keeps(*asked) for asked in self._attributes.values() if asked is not None]
         return _all([*checks, *dict.fromkeys(self.inner_checks)])
 
     def _checks_of_arrays(self) -> list[Check]:
@@ -261,6 +277,16 @@ def values_asked_for(*nodes: Node) -> None:
 
 def _stays(tensor: Any, node: Node) -> Check:
     return lambda: tensor._node is node
+
+
+def _keeps(tensor: Any, name: str, found: Any) -> Check:
+    return lambda: getattr(tensor, name) is found
+
+
+def _is_assigned_to(tensor: Any) -> bool:
+    """Whether the function that is traced assigns to `tensor`, which it has not made."""
+    function = traced_bodies.current.compiled
+    return function is not None and any(x is tensor for x, _ in function.assigned)
 
 
 def _stays_equal(array: np.ndarray) -> Check:

@@ -1,0 +1,236 @@
+"""`.grad` and flags of tensors that jitted functions close over: what they are at each call, and
+what the functions do to them, as without `jit`."""
+
+import numpy as np
+import pytest
+
+import numba_grad as ng
+
+pytestmark = pytest.mark.usefixtures("numpy_engine")
+
+
+def _weights(*values):
+    return ng.tensor(np.array(values or (1.0, 2.0)), requires_grad=True)
+
+
+def _shown(*tensors):
+    return [None if x is None else np.array(ng.stop_gradient(x)).tolist() for x in tensors]
+
+
+def _new_gradients_at_each_step(made):
+    w = _weights()
+
+    def step(rate):
+        with ng.no_grad():
+            w[...] = w - rate * w.grad
+
+    step = made(step)
+    for k in range(4):
+        w.grad = None
+        np.sum(w**2 * (k + 1)).backward()
+        step(0.1)
+        yield _shown(w, w.grad)
+
+
+def _dropped_inside(made):
+    w = _weights()
+
+    def step(rate):
+        with ng.no_grad():
+            w[...] = w - rate * w.grad
+        w.grad = None
+
+    step = made(step)
+    for k in range(4):
+        np.sum(w**2 * (k + 1)).backward()
+        step(0.1)
+        yield _shown(w, w.grad)
+
+
+def _none_where_nothing_was_differentiated(made):
+    w = _weights()
+
+    def step(rate):
+        for p in [w]:
+            if p.grad is None:
+                continue
+            with ng.no_grad():
+                p -= rate * p.grad
+            del p.grad
+
+    step = made(step)
+    for k in range(5):
+        if k != 2:
+            np.sum(w**2 * (k + 1)).backward()
+        step(0.1)
+        yield _shown(w, w.grad)
+
+
+def _whole_steps(made):
+    w = _weights()
+
+    def step(x):
+        w.grad = None
+        loss = np.sum(w * w * x)
+        loss.backward()
+        with ng.no_grad():
+            w[...] = w - 0.1 * w.grad
+        return loss
+
+    step = made(step)
+    for k in range(5):
+        yield _shown(step(np.array([1.0, k])), w, w.grad)
+
+
+def _sums_of_several_passes(made):
+    w = _weights()
+
+    def passed(x):
+        np.sum(w * x * w).backward()
+
+    passed = made(passed)
+    for k in range(7):
+        if k == 4:
+            w.grad = None
+        passed(np.array([1.0, k]))
+        yield _shown(w.grad)
+
+
+def _changed_in_place(made):
+    w, v = _weights(), _weights(3.0, 4.0)
+
+    def clip():
+        total = np.sqrt(sum(np.sum(p.grad**2) for p in (w, v)))
+        for p in (w, v):
+            p.grad *= 1.0 / (1.0 + total)
+
+    clip = made(clip)
+    for k in range(4):
+        w.grad = v.grad = None
+        np.sum(w**2 * v * (k + 1)).backward()
+        clip()
+        yield _shown(w.grad, v.grad)
+
+
+class _Momentum:
+    def __init__(self, parameters):
+        self.parameters = parameters
+        self.velocities = [ng.zeros(2) for _ in parameters]
+
+    def step(self):
+        with ng.no_grad():
+            for k, p in enumerate(self.parameters):
+                if p.grad is not None:
+                    self.velocities[k] = 0.9 * self.velocities[k] + p.grad
+                    p -= 0.1 * self.velocities[k]
+
+
+def _an_optimizer(made):
+    w, v = _weights(), _weights(3.0, 4.0)
+    optimizer = _Momentum([w, v])
+    step = made(optimizer.step)
+    for k in range(6):
+        w.grad = v.grad = None
+        (np.sum(w**2 * v) if k % 2 else np.sum(w**2)).backward()
+        step()
+        yield _shown(w, v, *optimizer.velocities)
+
+
+def _held_elsewhere_too(made):
+    w, held = _weights(), {}
+    np.sum(w * w).backward()
+    held["before"] = w.grad
+    f = made(lambda x: x * w.grad + held["before"])
+    yield _shown(f(np.ones(2)))
+    w.grad = None
+    np.sum(w * w * 3).backward()
+    yield _shown(f(np.ones(2)))
+
+
+def _whose_values_decide(made):
+    w = _weights()
+    f = made(lambda x: x * w.grad if float(np.sum(w.grad)) > 3 else x)
+    for k in range(4):
+        w.grad = None
+        np.sum(w * w * k).backward()
+        yield _shown(f(np.ones(2)))
+
+
+def _frozen_between_calls(made):
+    w = _weights()
+
+    def passed(x):
+        loss = np.sum(w * x)
+        if loss.requires_grad:
+            loss.backward()
+        return loss
+
+    passed = made(passed)
+    for k in range(4):
+        if k == 2:
+            w.requires_grad_(False)
+        yield _shown(passed(np.ones(2)), w.grad)
+
+
+def _inside_of_another(made):
+    w = _weights()
+    inner = made(lambda x: x * 2 if w.grad is None else x * w.grad)
+    outer = made(lambda x: inner(x) + 1)
+    for k in range(4):
+        if k >= 2:
+            w.grad = None
+            np.sum(w**k).backward()
+        yield _shown(outer(np.ones(2)))
+
+
+def _flags_that_are_asked_for(made):
+    parameters = [_weights(), _weights(3.0, 4.0)]
+    f = made(lambda x: sum([np.sum(p) * x for p in parameters if p.requires_grad], 0.0))
+    for k in range(5):
+        if k in (2, 4):
+            parameters[0].requires_grad_(k == 4)
+        yield _shown(f(np.ones(1)))
+
+
+def _whether_history_is_recorded(made):
+    f = made(lambda x: x * 2 if ng.is_grad_enabled() else x)
+    for is_enabled in (False, True, False, True, True):
+        with ng.set_grad_enabled(is_enabled):
+            yield _shown(f(np.ones(1)))
+
+
+def _recorded_by_the_function_itself(made):
+    def f(x):
+        with ng.no_grad():
+            y = x * 2 if ng.is_grad_enabled() else x * 3
+        with ng.enable_grad():
+            return y + 1 if ng.is_grad_enabled() else y
+
+    f = made(f)
+    for is_enabled in (True, False, True):
+        with ng.set_grad_enabled(is_enabled):
+            yield _shown(f(np.ones(1)))
+
+
+@pytest.mark.filterwarnings("ignore:jit of")
+@pytest.mark.parametrize(
+    "program",
+    [
+        _new_gradients_at_each_step,
+        _dropped_inside,
+        _none_where_nothing_was_differentiated,
+        _whole_steps,
+        _sums_of_several_passes,
+        _changed_in_place,
+        _an_optimizer,
+        _held_elsewhere_too,
+        _whose_values_decide,
+        _frozen_between_calls,
+        _inside_of_another,
+        _flags_that_are_asked_for,
+        _whether_history_is_recorded,
+        _recorded_by_the_function_itself,
+    ],
+)
+def test_gradients_and_flags_are_those_of_each_call(program):
+    assert [*program(ng.jit)] == [*program(lambda f: f)]
