@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import numba_grad as ng
+from numba_grad.errors import TracingError
 
 pytestmark = pytest.mark.usefixtures("numpy_engine")
 
@@ -234,3 +235,129 @@ def _recorded_by_the_function_itself(made):
 )
 def test_gradients_and_flags_are_those_of_each_call(program):
     assert [*program(ng.jit)] == [*program(lambda f: f)]
+
+
+@pytest.mark.parametrize("x", [np.ones(2), ng.ones(2), ng.tensor(np.ones(2), requires_grad=True)])
+def test_results_that_have_no_gradient_do_not_require_one(x):
+    w = _weights()
+    held = {}
+
+    def f(x):
+        with ng.no_grad():
+            held["product"] = x * w
+        loss = np.sum(x * w * w)
+        (gradient,) = ng.autograd.grad(loss, [w], retain_graph=True)
+        w.grad = None
+        loss.backward(inputs=[w], retain_graph=True)
+        return loss, gradient, held["product"] * 2, ng.stop_gradient(x * w), np.argmax(x * w)
+
+    def flags(function):
+        results = [*function(x), held["product"], w.grad]
+        return [isinstance(y, ng.Tensor) and y.requires_grad for y in results]
+
+    jitted = ng.jit(f)
+    assert [flags(jitted) for _ in range(3)] == [flags(f)] * 3
+    assert flags(f) == [True] + [False] * 6
+
+
+def _with_a_hook(x):
+    inside = x * 2
+    inside.register_hook(lambda g: g * 10)
+    return np.sum(inside * inside)
+
+
+def _with_a_hook_on_an_argument(x):
+    x.register_hook(lambda g: g * 10)
+    return np.sum(x * x)
+
+
+def _with_a_hook_that_is_removed(x):
+    inside = x * 2
+    with inside.register_hook(lambda g: g * 10):
+        return np.sum(inside * inside)
+
+
+@pytest.mark.parametrize(
+    "f", [_with_a_hook, _with_a_hook_on_an_argument, _with_a_hook_that_is_removed]
+)
+@pytest.mark.parametrize("around", [lambda f: f, lambda f: lambda x: f(x) * 3, ng.grad])
+def test_hooks_of_a_jitted_function_are_run_by_derivatives_outside(f, around):
+    def gradient(function):
+        x = ng.tensor(np.array([1.0, 2.0]), requires_grad=True)
+        for _ in range(3):
+            np.sum(around(function)(x * 1)).backward()
+        return _shown(x.grad)
+
+    assert gradient(ng.jit(f)) == gradient(f)
+    assert gradient(ng.jit(lambda x: ng.jit(f)(x))) == gradient(f)
+
+
+def test_hooks_on_what_is_closed_over_are_registered_at_each_call():
+    def gradient(made):
+        w = _weights()
+
+        def f(x):
+            w.register_hook(lambda g: g * 2)
+            return np.sum(x * w)
+
+        f = made(f)
+        for _ in range(3):
+            f(np.ones(2)).backward()
+        return _shown(w.grad)
+
+    assert gradient(ng.jit) == gradient(lambda f: f)
+
+
+def test_hooks_that_the_function_runs_itself_are_compiled():
+    w = _weights()
+    traces = []
+
+    @ng.jit
+    def step(x):
+        traces.append(1)
+        inside = x * w
+        inside.register_hook(lambda g: g * 10)
+        loss = np.sum(inside * inside)
+        w.grad = None
+        loss.backward()
+        with ng.no_grad():
+            w[...] = w - 0.01 * w.grad
+        return loss
+
+    for _ in range(5):
+        step(np.ones(2))
+    np.testing.assert_allclose(np.array(ng.stop_gradient(w)), np.array([1.0, 2.0]) * 0.8**5)
+    assert len(traces) < 4
+
+
+def test_hooks_that_nobody_would_run_are_refused():
+    x = ng.tensor(np.array([1.0, 2.0]), requires_grad=True)
+    with pytest.raises(TracingError, match="a hook inside would not be run"):
+        ng.checkpoint(_with_a_hook)(x)
+    with pytest.raises(TracingError, match="a hook inside would not be run"):
+        ng.scan(lambda c, _: (c + _with_a_hook(x * c), None), np.ones(()), None, length=3)
+    held = {}
+
+    def f(x):
+        held["last"] = held["last"] + 1.0
+        return _with_a_hook(x) * held["last"]
+
+    held["last"] = ng.zeros(())
+    with pytest.raises(TracingError, match="of a function that changes something else"):
+        ng.jit(f)(x)
+
+
+@pytest.mark.filterwarnings("ignore:the .grad of a tensor that is not a leaf")
+@pytest.mark.parametrize("asks", [False, True])
+def test_gradients_of_arguments_are_refused(asks):
+    @ng.jit
+    def f(x):
+        loss = np.sum(x * x)
+        loss.backward()
+        return x.grad if asks else loss
+
+    with pytest.raises(TracingError, match=r"`\.grad` of an argument"):
+        f(ng.tensor(np.array([1.0, 2.0]), requires_grad=True))
+    if not asks:
+        with pytest.raises(ng.errors.GradientError):
+            f(np.array([1.0, 2.0]))  # requires no grad

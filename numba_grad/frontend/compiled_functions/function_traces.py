@@ -41,12 +41,13 @@ from numba_grad.frontend.inputs.tracing import (
     Trace,
     any_of,
     current,
+    gradient_of_argument,
     noting_raised,
 )
 from numba_grad.frontend.tensors.python_numbers import handle_like, limits_on
 from numba_grad.graph import order
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
-from numba_grad.graph.traced_bodies import tracing_compiled
+from numba_grad.graph.traced_bodies import hooks_left, tracing_compiled
 from numba_grad.graph.walk import (
     in_order_of_recording,
     is_held,
@@ -72,6 +73,7 @@ class _Outcome(NamedTuple):
     changed: list[int]
     keep_history: list[bool]  # of `changed`
     raised: list[Node]
+    has_hooks: bool
 
 
 class FunctionTrace:
@@ -127,7 +129,7 @@ class FunctionTrace:
         ]
         tree = trees.unflatten(dynamic.structure, tensors)
         outcome = self._outcome(function, tree, arguments, tensors)
-        trace, scope, outputs, structure, assigned, changed, keep_history, raised = outcome
+        trace, scope, outputs, structure, assigned, changed, keep_history, raised, _ = outcome
         contents = NewContents.of(tree, tensors)
         if contents is not None:
             outputs += [x._node for x in contents.computed]
@@ -148,7 +150,6 @@ class FunctionTrace:
                 captured, constants, reached, count = _before_trace(outputs, own, self._first)
         trace.asked_for(worth_comparing(constants, reached))
         met = {x.node: x for x in trace.closed_over()}
-        assigned_to = [self._stand_ins.assigned_to(x) for x in assigned]
         is_assigning = bool(assigned or changed)
         now, holds = self._held_between_calls(state, trace, assigned, is_assigning=is_assigning)
         return Specialization(
@@ -157,7 +158,7 @@ class FunctionTrace:
             outputs,
             changed,
             keep_history,
-            assigned_to,
+            [self._stand_ins.assigned_to(x) for x in assigned],
             contents,
             state,
             structure,
@@ -172,6 +173,7 @@ class FunctionTrace:
             scope.communicates,
             scope.said,
             bool(raised),
+            outcome.has_hooks,
         )
 
     def _outcome(
@@ -185,7 +187,7 @@ class FunctionTrace:
         given = [x._node for x in tensors]
         args, kwargs = self._dynamic.with_static(tree)
         outer, trace = current.trace, Trace(shared_copy, self._first)
-        current.trace = trace
+        current.trace, trace.arguments = trace, tensors
         is_done = False
         try:
             with (
@@ -202,9 +204,13 @@ class FunctionTrace:
                 changed = numbers_of_changed(held, given)
                 keep_history = have_other_values(held, given, changed)
                 outputs += [held[k]._node for k in changed]
+            for node in arguments:
+                if node.autograd is not None and node.autograd.grad is not None:
+                    raise gradient_of_argument("backward() adds to `.grad` of an argument", node)
             is_done = True
             if traced.asks_for_mode:
                 trace.inner_checks.append(functools.partial(_is_mode, grad_mode.enabled))
+            has_hooks = hooks_left(traced)
         except TypeError as error:
             # NumPy has an error of its own in place of ours, which shows what is no size of an
             # array: `np.zeros(n)`.
@@ -217,7 +223,9 @@ class FunctionTrace:
                 forget_tensors_of(self._around, self._first)
         if trace.refused:
             self._warn_of_caught(trace.refused[0])
-        return _Outcome(trace, scope, outputs, structure, assigned, changed, keep_history, raised)
+        return _Outcome(
+            trace, scope, outputs, structure, assigned, changed, keep_history, raised, has_hooks
+        )
 
     def _warn_of_caught(self, message: str) -> None:
         """As `try: n = int(x)` with `except TypeError` does, or `except Exception`."""

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from numba_grad.autograd.tensor_class import is_tensor
+from numba_grad.errors import TracingError, explain
 from numba_grad.fresh_thread import carried
 from numba_grad.graph import traced_bodies
 from numba_grad.graph.node import OPS, Node, leaf, next_serial
@@ -93,6 +94,7 @@ class Trace:
         self._constants: dict[int, tuple[np.ndarray, Node]] = {}  # by `id`, with their leaves
         # Whether what the jitted functions that were called inside stand for is as it was.
         self.inner_checks: list[Check] = []
+        self.arguments: Sequence[Any] = ()  # the tensors that stand for these
         # Attributes of tensors from before it that were asked for, by `id` of these and name.
         self._attributes: dict[tuple[int, str], tuple[Any, str, Any] | None] = {}
         # Of the last function that was differentiated, what was looked through for loops, and the
@@ -185,7 +187,16 @@ class Trace:
 
     def attribute_asked_for(self, tensor: Any, name: str, found: Any) -> None:
         """Say that the trace depends on what an attribute of a tensor is, if that was there before
-        the trace, as what is found."""
+        the trace, as what is found.
+
+        Raises
+        ------
+        TracingError
+            If it is the gradient of an argument, which is another tensor in each call.
+        """
+        is_asked_of_argument = any(x is tensor for x in self.arguments)
+        if name == "grad" and found is None and is_asked_of_argument and tensor._node.requires_grad:
+            raise gradient_of_argument("the `.grad` of an argument is asked for", tensor._node)
         is_before = self._is_older(tensor._node) or _is_assigned_to(tensor)
         if is_before and not (is_tensor(found) and not self._is_older(found._node)):
             self._attributes.setdefault((id(tensor), name), (tensor, name, found))
@@ -257,6 +268,18 @@ class Trace:
                 is_ready = array.flags.c_contiguous and array.dtype == met.node.dtype
                 result.append((ClosedOver(met.node, array, is_ready), owner_of(array)))
         return result
+
+
+def gradient_of_argument(problem: str, node: Node) -> TracingError:
+    return TracingError(
+        explain(
+            "jit",
+            f"{problem}, which a compiled function does not have",
+            got={"argument": node.type},
+            fix="(g,) = ng.autograd.grad(loss, [x]) inside, and g returned; or a tensor that the "
+            "function closes over, in place of the argument",
+        )
+    )
 
 
 def is_tracing() -> bool:
