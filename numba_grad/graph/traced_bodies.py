@@ -42,6 +42,7 @@ class TracedBody:
     of_former: dict[Node, Any] = field(default_factory=dict)  # the same, by what they were
     is_running: bool = True
     asks_for_mode: bool = False  # whether history is recorded
+    has_backward_pass: bool = False  # so that hooks of others are run
     # Hooks of tensors that it has registered, and that no backward pass of its own has run.
     hooks: list[tuple[Node, Any]] = field(default_factory=list)
 
@@ -126,6 +127,12 @@ def note_assigned(tensor: Any, old: Node) -> None:
     if function is not None and old.serial < function.first_serial:
         function.assigned.append((tensor, old))
         function.of_former[old] = tensor
+
+
+def note_backward_pass() -> None:
+    """Say that a pass goes backward through what is traced."""
+    if current.compiled is not None:
+        current.compiled.has_backward_pass = True
 
 
 def note_hook(node: Node, handle: Any) -> None:

@@ -184,6 +184,19 @@ def _inside_of_another(made):
         yield _shown(outer(np.ones(2)))
 
 
+def _hooks_of_others(made):
+    w, factor = _weights(), [2.0]
+    f = made(lambda x: ng.autograd.grad(np.sum(x * w * w), [w])[0])
+    for k in range(6):
+        if k == 1:
+            hook = w.register_hook(lambda g: g * factor[0])
+        if k == 3:
+            factor[0] = 7.0
+        if k == 5:
+            hook.remove()
+        yield _shown(f(np.ones(2) * (k + 1)))
+
+
 def _flags_that_are_asked_for(made):
     parameters = [_weights(), _weights(3.0, 4.0)]
     f = made(lambda x: sum([np.sum(p) * x for p in parameters if p.requires_grad], 0.0))
@@ -228,6 +241,7 @@ def _recorded_by_the_function_itself(made):
         _whose_values_decide,
         _frozen_between_calls,
         _inside_of_another,
+        _hooks_of_others,
         _flags_that_are_asked_for,
         _whether_history_is_recorded,
         _recorded_by_the_function_itself,
