@@ -9,6 +9,7 @@ from numba_grad.autograd import anomaly
 from numba_grad.autograd.state import dict_of, is_leaf, state_of
 from numba_grad.autograd.tensor_class import is_tensor, tensor_of
 from numba_grad.errors import GradientError, called, explain
+from numba_grad.graph import traced_bodies
 from numba_grad.graph.node import Node
 from numba_grad.ops.control import custom
 from numba_grad.transforms.vjp import Cotangent, contributions
@@ -27,6 +28,13 @@ class RemovableHandle:
         self._hooks = hooks
         self.id = next(_numbers)
         hooks[self.id] = hook
+
+    @property
+    def is_registered(self) -> bool:
+        return self.id in self._hooks
+
+    def is_one_of(self, hooks: dict[int, Any]) -> bool:
+        return self._hooks is hooks
 
     def remove(self) -> None:
         """Take the hook away; again does nothing."""
@@ -47,7 +55,9 @@ def register_hook(tensor: Any, hook: Hook) -> RemovableHandle:
     """
     node = tensor._node
     _check_hook(node, hook)
-    return RemovableHandle(dict_of(node, "hooks"), hook)
+    handle = RemovableHandle(dict_of(node, "hooks"), hook)
+    traced_bodies.note_hook(node, handle)
+    return handle
 
 
 def register_post_accumulate_grad_hook(tensor: Any, hook: Hook) -> RemovableHandle:
@@ -78,6 +88,8 @@ def _check_hook(node: Node, hook: object) -> None:
 
 def through_tensor_hooks(hooks: dict[int, Hook] | None, g: Node) -> Node:
     """What the hooks of a tensor make of its gradient."""
+    if hooks:
+        traced_bodies.note_hooks_run(hooks)
     for hook in tuple((hooks or {}).values()):
         tensor = tensor_of(g)
         replacement = called("a backward pass", hook, tensor)

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Generator
 from typing import Any, Self, TypeVar
 
+from numba_grad.graph import traced_bodies
 from numba_grad.graph.node import grad_mode, recording
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -16,6 +17,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def is_grad_enabled() -> bool:
     """Whether operations of this thread record history for gradients."""
+    function = traced_bodies.current.compiled
+    if function is not None:
+        function.asks_for_mode = True
     return grad_mode.enabled
 
 

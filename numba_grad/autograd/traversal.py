@@ -77,6 +77,7 @@ class Traversal:
         self.order: list[Node] = []  # inputs before users
         self.leaves: list[Node] = []
         self.is_traced = False  # values do not exist yet
+        traced_bodies.note_backward_pass()
         history = self._follow(self.given)
         self.recorded, self.recorded_ends = history.nodes, history.ends
         self.pending = [  # held by the user, not computed yet

@@ -41,6 +41,10 @@ class TracedBody:
     assigned: list[tuple[Any, Node]] = field(default_factory=list)
     of_former: dict[Node, Any] = field(default_factory=dict)  # the same, by what they were
     is_running: bool = True
+    asks_for_mode: bool = False  # whether history is recorded
+    has_backward_pass: bool = False  # so that hooks of others are run
+    # Hooks of tensors that it has registered, and that no backward pass of its own has run.
+    hooks: list[tuple[Node, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"{self.name}, the function of {self.operation}"
@@ -123,6 +127,41 @@ def note_assigned(tensor: Any, old: Node) -> None:
     if function is not None and old.serial < function.first_serial:
         function.assigned.append((tensor, old))
         function.of_former[old] = tensor
+
+
+def note_backward_pass() -> None:
+    """Say that a pass goes backward through what is traced."""
+    if current.compiled is not None:
+        current.compiled.has_backward_pass = True
+
+
+def note_hook(node: Node, handle: Any) -> None:
+    """Say that a hook was registered on `node`, which `handle` removes."""
+    function = _innermost()
+    if function is not None:
+        function.hooks.append((node, handle))
+
+
+def note_hooks_run(hooks: dict[int, Any]) -> None:
+    """Say that a backward pass has run these."""
+    function = _innermost()
+    if function is not None and function.hooks:
+        function.hooks = [x for x in function.hooks if not x[1].is_one_of(hooks)]
+
+
+def hooks_left(function: TracedBody) -> bool:
+    """Whether there are hooks of a function whose trace ends that nobody has run: its graph has no
+    place for them. Those of tensors that it has not made go."""
+    left = [(node, handle) for node, handle in function.hooks if handle.is_registered]
+    for node, handle in left:
+        if node.serial < function.first_serial:
+            handle.remove()
+    return bool(left)
+
+
+def _innermost() -> TracedBody | None:
+    running = [x for x in (current.body, current.compiled) if x is not None]
+    return max(running, key=lambda x: x.first_serial, default=None)
 
 
 def tensor_that_was(node: Node) -> Any | None:

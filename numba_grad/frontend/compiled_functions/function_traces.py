@@ -4,6 +4,7 @@ Arrays and tensors that it meets are inputs of what is compiled, and what it cha
 results are outputs.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,16 +37,18 @@ from numba_grad.frontend.inputs.guards import MOST_CONDITIONS, guard_of
 from numba_grad.frontend.inputs.selections import Selection
 from numba_grad.frontend.inputs.surroundings import Surroundings
 from numba_grad.frontend.inputs.tracing import (
+    Check,
     RaisesForCertain,
     Trace,
     any_of,
     current,
+    gradient_of_argument,
     noting_raised,
 )
 from numba_grad.frontend.tensors.python_numbers import handle_like, limits_on
 from numba_grad.graph import order
-from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, leaf
-from numba_grad.graph.traced_bodies import tracing_compiled
+from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, grad_mode, leaf
+from numba_grad.graph.traced_bodies import hooks_left, tracing_compiled
 from numba_grad.graph.walk import (
     in_order_of_recording,
     is_held,
@@ -71,6 +74,8 @@ class _Outcome(NamedTuple):
     changed: list[int]
     keep_history: list[bool]  # of `changed`
     raised: list[Node]
+    has_hooks: bool
+    has_backward_pass: bool
 
 
 class FunctionTrace:
@@ -126,7 +131,7 @@ class FunctionTrace:
         ]
         tree = trees.unflatten(dynamic.structure, tensors)
         outcome = self._outcome(function, tree, arguments, tensors)
-        trace, scope, outputs, structure, assigned, changed, keep_history, raised = outcome
+        trace, scope, outputs, structure, assigned, changed, keep_history, raised, *_ = outcome
         contents = NewContents.of(tree, tensors)
         if contents is not None:
             outputs += [x._node for x in contents.computed]
@@ -147,16 +152,14 @@ class FunctionTrace:
                 captured, constants, reached, count = _before_trace(outputs, own, self._first)
         trace.asked_for(worth_comparing(constants, reached))
         met = {x.node: x for x in trace.closed_over()}
-        assigned_to = [self._stand_ins.assigned_to(x) for x in assigned]
-        is_assigning = bool(assigned or changed)
-        now, holds = self._held_between_calls(state, trace, assigned, is_assigning=is_assigning)
+        now, holds = self._held_between_calls(state, outcome, captured)
         return Specialization(
             self._name,
             arguments,
             outputs,
             changed,
             keep_history,
-            assigned_to,
+            [self._stand_ins.assigned_to(x) for x in assigned],
             contents,
             state,
             structure,
@@ -171,6 +174,7 @@ class FunctionTrace:
             scope.communicates,
             scope.said,
             bool(raised),
+            outcome.has_hooks,
         )
 
     def _outcome(
@@ -184,7 +188,7 @@ class FunctionTrace:
         given = [x._node for x in tensors]
         args, kwargs = self._dynamic.with_static(tree)
         outer, trace = current.trace, Trace(shared_copy, self._first)
-        current.trace = trace
+        current.trace, trace.arguments = trace, tensors
         is_done = False
         try:
             with (
@@ -201,7 +205,13 @@ class FunctionTrace:
                 changed = numbers_of_changed(held, given)
                 keep_history = have_other_values(held, given, changed)
                 outputs += [held[k]._node for k in changed]
+            for node in arguments:
+                if node.autograd is not None and node.autograd.grad is not None:
+                    raise gradient_of_argument("backward() adds to `.grad` of an argument", node)
             is_done = True
+            if traced.asks_for_mode:
+                trace.inner_checks.append(functools.partial(_is_mode, grad_mode.enabled))
+            has_hooks = hooks_left(traced)
         except TypeError as error:
             # NumPy has an error of its own in place of ours, which shows what is no size of an
             # array: `np.zeros(n)`.
@@ -214,7 +224,9 @@ class FunctionTrace:
                 forget_tensors_of(self._around, self._first)
         if trace.refused:
             self._warn_of_caught(trace.refused[0])
-        return _Outcome(trace, scope, outputs, structure, assigned, changed, keep_history, raised)
+        effects = assigned, changed, keep_history
+        flags = has_hooks, traced.has_backward_pass
+        return _Outcome(trace, scope, outputs, structure, *effects, raised, *flags)
 
     def _warn_of_caught(self, message: str) -> None:
         """As `try: n = int(x)` with `except TypeError` does, or `except Exception`."""
@@ -260,19 +272,20 @@ class FunctionTrace:
     def _held_between_calls(
         self,
         state: StateBetweenCalls,
-        trace: Trace,
-        assigned: Sequence[Any],
-        *,
-        is_assigning: bool,
+        outcome: _Outcome,
+        captured: Sequence[Node],
     ) -> tuple[dict[Node, Any], Callable[[], bool]]:
         """What stands for tensors that each call finds where the one before has put them, and
         whether what decided about the trace is as it was."""
-        guard = self._guard
+        guard, trace, assigned = self._guard, outcome.trace, outcome.assigned
+        if outcome.has_backward_pass:
+            trace.inner_checks += _checks_of_hooks(captured)
         # A change that the state knows nothing of has the function traced again.
         if state.has_changed:
             guard = guard.without_own_changes().and_still(state.left_behind())
         guard = guard.and_still(state.places_of(assigned))
         asked = trace.tensors_asked_for()
+        is_assigning = bool(assigned or outcome.changed)
         now = state.tensors_read_at_calls(asked, assigned, is_assigning=is_assigning)
         if self._stand_ins:
             self._stand_ins.leave()
@@ -314,6 +327,34 @@ class FunctionTrace:
                     )
                 )
         return [as_node(x) for x in leaves]
+
+
+def _checks_of_hooks(captured: Sequence[Node]) -> list[Check]:
+    """Whether tensors that a function closes over have the hooks that its backward passes have
+    run, and these find what they did."""
+    checks: list[Check] = []
+    for node in captured:
+        if node.requires_grad and node.handle is not None:
+            tensor, hooks = node.handle(), _hooks_of(node)
+            checks.append(functools.partial(_has_hooks, tensor, hooks))
+            guards = [guard_of(hook).holds for hook in hooks]
+            checks += [holds for holds in guards if holds is not None]
+    return checks
+
+
+def _has_hooks(tensor: Any, hooks: list[Any]) -> bool:
+    return _hooks_of(tensor._node) == hooks
+
+
+def _hooks_of(node: Node) -> list[Any]:
+    state = node.autograd
+    if state is None:
+        return []
+    return [*(state.hooks or {}).values(), *(state.post_accumulate_hooks or {}).values()]
+
+
+def _is_mode(mode: bool) -> bool:
+    return grad_mode.enabled is mode
 
 
 def rewritten(f: Callable[..., Any]) -> Callable[..., Any]:

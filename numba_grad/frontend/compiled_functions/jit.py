@@ -320,6 +320,8 @@ class Jitted:
                 for node in [*nodes, *(tensor._node for tensor in specialization.captured)]
             )
         )
+        if recorded and specialization.has_hooks:
+            return self._with_hooks(specialization, args, kwargs)
         if recorded:
             if specialization.outputs is None:
                 specialization = self._specialization(dynamic, key, wants_grad, needs_graph=True)
@@ -352,6 +354,28 @@ class Jitted:
         if direct_key is not None:
             self._direct[direct_key] = specialization
         return results
+
+    def _with_hooks(
+        self, specialization: Specialization, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Have Python run the function: its hooks get gradients of operations, of which a call of
+        the compiled function would be one.
+
+        Raises
+        ------
+        TracingError
+            If it has done more than to compute results, when it was traced.
+        """
+        if specialization.has_effects:
+            raise TracingError(
+                explain(
+                    f"jit of {self.__name__}",
+                    "a hook inside, for derivatives that are taken outside, of a function that "
+                    "changes something else",
+                    fix="jit of a function without the hook, or without the changes",
+                )
+            )
+        return self._f(*args, **kwargs)
 
     def _check_raised(self, specialization: Specialization, is_raised: Node) -> None:
         """Have Python run the function again, if it comes to a `raise`: it raises that, or has the

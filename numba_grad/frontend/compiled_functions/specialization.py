@@ -112,6 +112,7 @@ class Specialization:
     communicates: bool  # then the last argument and the last output are tokens
     said: order.Said  # by what it communicates
     raises: bool  # whether values may have it raise an exception
+    has_hooks: bool  # on tensors of the inside, for derivatives that are taken outside
     # Which captured tensors did so when it was traced: `requires_grad_` changes the nodes.
     require_grad: list[bool] = field(init=False)
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
@@ -123,6 +124,7 @@ class Specialization:
     _compiled: Compiled | None = field(init=False, default=None)
     _loaded: Loaded | None = field(init=False, default=None)
     _target: CallTarget | None = field(init=False, default=None)
+    _ends: list[bool] = field(init=False, default_factory=list)  # of gradients: these outputs
     _lock: RLock = field(init=False, default_factory=new_lock)
     _recording_lock: RLock = field(init=False, default_factory=new_lock)
 
@@ -431,8 +433,11 @@ class Specialization:
             return substitute(self.graph_outputs, replacement)
         with self._recording_lock:
             if self._target is None:
+                self._ends = _where_gradients_end(self.graph_outputs)
                 self._target = self._call_target()
-        return call(self._target, given, keeps=True)
+        outputs = call(self._target, given, keeps=True)
+        ends = zip(outputs, self._ends, strict=True)
+        return [OPS["detach"](x) if is_end and x.requires_grad else x for x, is_end in ends]
 
     def _call_target(self) -> CallTarget:
         stand_ins = [argument(node.type, node.requires_grad) for node in self.inputs]
@@ -441,6 +446,17 @@ class Specialization:
             outputs = substitute(self.graph_outputs, replacement)
         without_repeated_views(in_order_of_recording(toposort(outputs)), outputs)
         return CallTarget(self.name, stand_ins, outputs)
+
+
+def _where_gradients_end(outputs: Sequence[Node]) -> list[bool]:
+    """Which outputs have no gradients though what they are made of does: what was recorded within
+    `no_grad` or detached, and gradients that are no more differentiated. Results of a call would
+    have them all."""
+    made_of: set[Node] = set()
+    for node in toposort(outputs):
+        if node.requires_grad or not made_of.isdisjoint(node.inputs):
+            made_of.add(node)
+    return [x in made_of and not x.requires_grad for x in outputs]
 
 
 def _rules(nodes: Collection[Node], constants: Mapping[Node, Any]) -> list[Rule]:

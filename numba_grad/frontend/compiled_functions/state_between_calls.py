@@ -28,6 +28,7 @@ from numba_grad.frontend.inputs.guards import is_same
 from numba_grad.frontend.inputs.surroundings import (
     PLAIN,
     GlobalVariable,
+    GradientOf,
     Reached,
     Surroundings,
     attribute_of,
@@ -162,8 +163,15 @@ class Change(NamedTuple):
             return f"{reached.name}[{key!r}]"
         return f"{reached.name}.{key}" if reached.name else str(key)
 
+    @property
+    def is_gradient(self) -> bool:
+        return isinstance(self.reached.thing, GradientOf)
+
     def is_record(self, named: Named, other_holders: Collection[str | None]) -> bool:
-        """Whether no code that the function may run reads it, by whatever name."""
+        """Whether no code that the function may run reads it, by whatever name. Gradients are for
+        who has the tensor."""
+        if self.is_gradient:
+            return False
         is_attribute = self.place.is_attribute
         holders = [self.key] if is_attribute else [self.reached.holder, *other_holders]
         names = [x for x in holders if x is not None]
@@ -488,6 +496,8 @@ def _depends_on(node: Node, arguments: set[Node]) -> bool:
 
 
 def _replaces_unread(change: Change, read: set[Node]) -> bool:
+    if change.is_gradient:
+        return False
     before, after = change.before, change.after
     return isinstance(before, Tensor) and isinstance(after, Tensor) and before._node not in read
 

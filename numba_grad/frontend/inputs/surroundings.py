@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from numba_grad.autograd.state import set_grad
 from numba_grad.autograd.tensor_class import is_tensor
 from numba_grad.errors import TracingError, explain
 from numba_grad.frontend.inputs.code_names import (
@@ -70,6 +71,24 @@ class GlobalVariable:
     @property
     def held(self) -> Any:
         return self.variables.get(self.name, UNASSIGNED)
+
+
+class GradientOf:
+    """What has the `grad` of a tensor as its attribute."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = tensor
+
+    @property
+    def grad(self) -> Any:
+        state = self._tensor._node.autograd
+        return None if state is None else state.grad
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        set_grad(self._tensor, value)
 
 
 class Reached(NamedTuple):
@@ -249,10 +268,7 @@ class Surroundings:
         if isinstance(thing, (types.MethodType, types.BuiltinMethodType)):
             self.look_at(name, getattr(thing, "__func__", None), holder, depth)
             thing = thing.__self__
-        if isinstance(thing, _CACHED):
-            thing = thing.__wrapped__
-        if isinstance(thing, staticmethod | classmethod):
-            thing = thing.__func__
+        thing = _unwrapped(thing)
         if isinstance(thing, types.ModuleType):
             self._modules.setdefault(name, thing)
         if thing is UNASSIGNED or isinstance(thing, _CONSTANT):
@@ -284,6 +300,8 @@ class Surroundings:
         is_memo = is_memo and isinstance(thing, dict)
         if not isinstance(thing, tuple):
             self.reached.append(Reached(name, holder, thing, state_of(thing), is_memo))
+        if is_tensor(thing) and thing._node.requires_grad:
+            self._look_at_gradient(name, thing, depth)
         is_object = not isinstance(thing, _CONTAINERS)
         if isinstance(thing, _CONTAINERS) and len(thing) > _MOST_ITEMS:
             self.is_complete = False
@@ -296,6 +314,11 @@ class Surroundings:
         if is_object:
             self.look_at(type(thing).__name__, type(thing), None)
 
+    def _look_at_gradient(self, name: str, tensor: Any, depth: int) -> None:
+        own = GradientOf(tensor)
+        self.reached.append(Reached(name, None, own, state_of(own), False))
+        self.look_at(f"{name}.grad", own.grad, "grad", depth + 1)
+
     def _look_at_function(
         self, name: str, function: types.FunctionType, holder: str | None
     ) -> None:
@@ -305,6 +328,13 @@ class Surroundings:
         if not is_of_library(function.__code__.co_filename):
             self._pending.append((name, function))
             self.functions.append((holder, function))
+
+
+def _unwrapped(thing: Any) -> Any:
+    """The function that is remembered by a cache, or that a class has as a method of its own."""
+    if isinstance(thing, _CACHED):
+        thing = thing.__wrapped__
+    return thing.__func__ if isinstance(thing, staticmethod | classmethod) else thing
 
 
 def _inside_of(thing: Any) -> Sequence[tuple[Any, Any]] | None:
@@ -465,6 +495,8 @@ def _position_of(iterator: Any, depth: int = 0) -> object:
 
 def _attributes_of(thing: Any) -> dict[str, Any]:
     """What an object or a class holds, but for what it remembers as a `cached_property`."""
+    if isinstance(thing, GradientOf):
+        return {"grad": thing.grad}
     if isinstance(thing, type):
         return {
             k: v

@@ -21,7 +21,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from numba_grad.autograd.tensor_class import is_tensor
+from numba_grad.errors import TracingError, explain
 from numba_grad.fresh_thread import carried
+from numba_grad.graph import traced_bodies
 from numba_grad.graph.node import OPS, Node, leaf, next_serial
 from numba_grad.graph.placement import LITERALS
 from numba_grad.graph.traced_bodies import tensor_that_was
@@ -94,6 +97,9 @@ class Trace:
         self._made_of_constants: WeakKeyDictionary[Node, bool] = WeakKeyDictionary()
         # Whether what the jitted functions that were called inside stand for is as it was.
         self.inner_checks: list[Check] = []
+        self.arguments: Sequence[Any] = ()  # the tensors that stand for these
+        # Attributes of tensors from before it that were asked for, by `id` of these and name.
+        self._attributes: dict[tuple[int, str], tuple[Any, str, Any] | None] = {}
         # Of the last function that was differentiated, what was looked through for loops, and the
         # serial numbers of its derivative.
         self._looked_through: set[Node] = set()
@@ -182,6 +188,26 @@ class Trace:
         """What tensors were, from before the trace, whose values were asked for."""
         return set(self._tensors)
 
+    def attribute_asked_for(self, tensor: Any, name: str, found: Any) -> None:
+        """Say that the trace depends on what an attribute of a tensor is, if that was there before
+        the trace, as what is found.
+
+        Raises
+        ------
+        TracingError
+            If it is the gradient of an argument, which is another tensor in each call.
+        """
+        is_asked_of_argument = any(x is tensor for x in self.arguments)
+        if name == "grad" and found is None and is_asked_of_argument and tensor._node.requires_grad:
+            raise gradient_of_argument("the `.grad` of an argument is asked for", tensor._node)
+        is_before = self._is_older(tensor._node) or _is_assigned_to(tensor)
+        if is_before and not (is_tensor(found) and not self._is_older(found._node)):
+            self._attributes.setdefault((id(tensor), name), (tensor, name, found))
+
+    def attribute_assigned(self, tensor: Any, name: str) -> None:
+        """Say that from now on the function finds there what it has put there itself."""
+        self._attributes.setdefault((id(tensor), name), None)
+
     def constant(self, value: np.ndarray) -> np.ndarray:
         """`value`, which nobody writes to: no call looks whether somebody has."""
         self._constants.setdefault(id(value), (value, leaf(value)))
@@ -237,6 +263,7 @@ class Trace:
         checks = [] if guard is None else [guard]
         checks += self._checks_of_arrays()
         checks += [_stays(tensor, node) for node, tensor in self._tensors.items()]
+        checks += [_keeps(*asked) for asked in self._attributes.values() if asked is not None]
         return _all([*checks, *dict.fromkeys(self.inner_checks)])
 
     def _checks_of_arrays(self) -> list[Check]:
@@ -269,6 +296,18 @@ class Trace:
         return result
 
 
+def gradient_of_argument(problem: str, node: Node) -> TracingError:
+    return TracingError(
+        explain(
+            "jit",
+            f"{problem}, which a compiled function does not have",
+            got={"argument": node.type},
+            fix="(g,) = ng.autograd.grad(loss, [x]) inside, and g returned; or a tensor that the "
+            "function closes over, in place of the argument",
+        )
+    )
+
+
 def is_tracing() -> bool:
     return current.trace is not None
 
@@ -287,6 +326,16 @@ def values_asked_for(*nodes: Node) -> None:
 
 def _stays(tensor: Any, node: Node) -> Check:
     return lambda: tensor._node is node
+
+
+def _keeps(tensor: Any, name: str, found: Any) -> Check:
+    return lambda: getattr(tensor, name) is found
+
+
+def _is_assigned_to(tensor: Any) -> bool:
+    """Whether the function that is traced assigns to `tensor`, which it has not made."""
+    function = traced_bodies.current.compiled
+    return function is not None and any(x is tensor for x, _ in function.assigned)
 
 
 def _stays_equal(array: np.ndarray) -> Check:

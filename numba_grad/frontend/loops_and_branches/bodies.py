@@ -23,7 +23,7 @@ from numba_grad.frontend.tensors.tensor import Tensor
 from numba_grad.graph import order
 from numba_grad.graph.node import ARGUMENT, OPS, Node, argument, next_serial, recording
 from numba_grad.graph.placement import goes_along, undecided
-from numba_grad.graph.traced_bodies import check_inside, tracing_body
+from numba_grad.graph.traced_bodies import check_inside, hooks_left, tracing_body
 from numba_grad.graph.types import CPU, MOST_WRITTEN_OUT, Type
 from numba_grad.graph.walk import (
     in_order_of_recording,
@@ -91,6 +91,8 @@ def traced(
             body.returned(outputs)
         if raised:
             raise _raises_an_exception(operation, name_of(f))
+        if hooks_left(body):
+            raise _has_hooks(operation)
         if device != CPU:
             outputs = on_device_of_body(operation, outputs, device)
         captured = _captured(outputs, arguments, first_serial, is_repeated)
@@ -120,6 +122,17 @@ def _raises_an_exception(operation: str, name: str) -> TracingError:
             f"values decide whether {name} raises an exception",
             fix="np.nan as a result; or return the condition, and raise outside of the jitted "
             "function",
+        )
+    )
+
+
+def _has_hooks(operation: str) -> TracingError:
+    return TracingError(
+        explain(
+            operation,
+            "a hook inside would not be run: gradients pass all of it as one operation",
+            fix="the hook on what the function gets or returns; or a function inside with "
+            "ng.custom_vjp, whose rule does what the hook does",
         )
     )
 

@@ -7,7 +7,7 @@ as methods in `tensor_methods.py`, arrays, numbers and text made of it in `tenso
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -57,6 +57,7 @@ from numba_grad.ops.index_expressions import (
 
 __all__ = ["Tensor"]
 
+T = TypeVar("T")
 Index = Any  # int | slice | None | Ellipsis | integer or boolean array or tensor | tuple of these
 
 
@@ -275,7 +276,7 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
     @property
     def requires_grad(self) -> bool:
         """Whether gradients for it are computed."""
-        return self._node.requires_grad
+        return self._asked_for("requires_grad", self._node.requires_grad)
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
@@ -288,20 +289,22 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
     @property
     def grad(self) -> "Tensor | None":
         """The gradient that backward passes have summed up in it."""
-        return state.get_grad(self)
+        return self._asked_for("grad", state.get_grad(self))
 
     @grad.setter
     def grad(self, value: "Tensor | None") -> None:
+        if current.trace is not None:
+            current.trace.attribute_assigned(self, "grad")
         state.set_grad(self, value)
 
     @grad.deleter
     def grad(self) -> None:
-        state.set_grad(self, None)
+        self.grad = None
 
     @property
     def is_leaf(self) -> bool:
         """Whether it was made by the user, or by operations that record no history."""
-        return state.is_leaf(self._node)
+        return self._asked_for("is_leaf", state.is_leaf(self._node))
 
     @property
     def grad_fn(self) -> Any:
@@ -338,7 +341,13 @@ class Tensor(Operators, Methods, Conversions, AbsentAttributes):
     @property
     def retains_grad(self) -> bool:
         """Whether `retain_grad` was called, and this is not a leaf."""
-        return state.retains_grad(self)
+        return self._asked_for("retains_grad", state.retains_grad(self))
+
+    def _asked_for(self, name: str, found: T) -> T:
+        """What was found under this name: where a function is traced, its calls depend on it."""
+        if current.trace is not None:
+            current.trace.attribute_asked_for(self, name, found)
+        return found
 
     def register_hook(self, hook: Callable[["Tensor"], "Tensor | None"]) -> Any:
         """Have `hook` see the gradient, and replace it if it returns one. Returns a handle."""
