@@ -1,5 +1,5 @@
-"""Random tables whose cells Python computes one by one, in two nested loops: a loop of rows, each of
-which is a loop."""
+"""Random tables whose cells Python computes one by one, in two nested loops: a loop of rows, each
+of which is a loop."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,6 @@ import pytest
 import numba_grad as ng
 import numba_grad.numpy as np
 from tests.transforms.loop_programs import WAYS, Program, by_jit, step_by_step
-
 
 
 def least(p: Any, up: Any, left: Any, corner: Any, cost: Any) -> Any:

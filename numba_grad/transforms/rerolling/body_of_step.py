@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from numba_grad.graph.node import OPS, Node, argument, recording
-from numba_grad.graph.walk import rebuilt
+from numba_grad.graph.walk import lets_gradients_through, rebuilt
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.rerolling.assigned_rows import row_axis
@@ -93,7 +93,8 @@ class BodyOfStep:
         recorded, number = self.recorded, self.first + place
         node = recorded.nodes[number]
         if (place, 0) in self.rows and self.loop.reads_next_row(place):
-            return reshape(self._row((place, 0)), node.shape)
+            row = reshape(self._row((place, 0)), node.shape)
+            return row if lets_gradients_through(node) else OPS["detach"](row)
         following = recorded.inputs_of(number + self.loop.steps.period)
         pairs = zip(recorded.inputs_of(number), following, strict=True)
         given = [self._input((place, k), x, y) for k, (x, y) in enumerate(pairs)]

@@ -11,7 +11,6 @@ has the period 2, and three steps: `sin` of what the step before has computed, o
 product with the next element of `k`.
 """
 
-
 import numpy as np
 
 from numba_grad.graph.node import OPS
