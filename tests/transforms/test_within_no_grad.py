@@ -139,10 +139,20 @@ def parts_of_what_is_joined(cut: Cut, x: Any, y: Any) -> Any:
     return np.sum(v[0] * y) + np.sum(v[36] ** 2) + np.sum(s * t) + np.sum(z[:, 1:2] * t)
 
 
+def rows_that_steps_read(cut: Cut, x: Any, y: Any) -> Any:
+    numbers, s = np.concatenate([x, y]), x[0]
+    rows = np.reshape(np.concatenate([numbers, numbers * 0.5]), (16, 2))
+    for k in range(16):
+        s = np.sin(s * cut(lambda k=k: numbers[k])) + 0.1 * numbers[k]
+        s = s * np.cos(s) + np.sum(cut(lambda k=k: rows[k]) * rows[k])
+    return s**2
+
+
 PROGRAMS = [
     *[products_of_one_factor, parts_of_an_array, what_is_put_together, rows_by_index],
     *[another_name, a_loop_in_a_loop, elements_in_branches, known_places, places_of_steps],
     *[rows_of_different_lengths, parts_of_rows, parts_that_are_joined, parts_of_what_is_joined],
+    rows_that_steps_read,
 ]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from numba_grad.graph.node import OPS, Node, argument, recording
-from numba_grad.graph.walk import rebuilt
+from numba_grad.graph.walk import lets_gradients_through, rebuilt
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.rerolling.assigned_rows import row_axis
@@ -29,7 +29,7 @@ class BodyOfStep:
     ----------
     loop : what its steps read, and what others read of them
     initial : what it carries at first, of which a row may have a gradient where those that steps
-        assign have none
+        assign have none; of passes of a loop inside these are rows of one array (`carried_runs`)
     sequences : arrays that a step gets one row of each, with what reads that: where these are
         several passes of a loop inside, they read its rows
     of_passes : arrays whose rows passes read, the same in all steps
@@ -45,12 +45,19 @@ class BodyOfStep:
         self.loop, self.recorded = loop, loop.recorded
         self.first = first = loop.steps.first
         follows = {
-            place for (place, _), x in zip(loop.carried, initial, strict=True) if x.requires_grad
+            place
+            for run, x in zip(loop.carried_runs, initial, strict=True)
+            for place, _ in run
+            if x.requires_grad
         }
-        self.carried: dict[Carried, Node] = {}
-        for place, delay in loop.carried:
+        states: list[Node] = []
+        self.carried: dict[Carried, tuple[Node, int | None]] = {}  # and which row of it
+        for run in loop.carried_runs:
+            [(place, _), *others] = run
             x = self.recorded.nodes[first + place]
-            self.carried[place, delay] = argument(x.type, x.requires_grad or place in follows)
+            type = x.type.of_shape((len(run), *x.shape)) if others else x.type
+            states.append(argument(type, x.requires_grad or place in follows))
+            self.carried |= {key: (states[-1], k if others else None) for k, key in enumerate(run)}
         rows = [argument(x.type.of_shape(x.shape[1:]), x.requires_grad) for _, x in sequences]
         arrays = [_stand_in(x) for _, x in of_passes]
         self.rows: dict[Reads, tuple[Node, int | None]] = {}  # and which row of it
@@ -63,7 +70,7 @@ class BodyOfStep:
         own = {number - first: x for number, x in self.constants.items()}  # by place
         self.made = {place: own[same] for place, same in loop.invariant.items() if same in own}
         self.views: dict[tuple[int, ...], Node] = {}
-        arguments = [*self.carried.values(), *rows, *self.constants.values(), *arrays]
+        arguments = [*states, *rows, *self.constants.values(), *arrays]
         self.target = CallTarget("steps", arguments, self._outputs())
         self.given_constants = [*given.values(), *[x for _, x in of_passes]]
 
@@ -73,16 +80,21 @@ class BodyOfStep:
             if place not in loop.invariant and place not in loop.assigned:
                 made[place] = self._value(place)
         outputs = [
-            made[place] if delay == 1 else self.carried[place, delay - 1]
-            for place, delay in loop.carried
+            [
+                made[place] if delay == 1 else self.carried[place, delay - 1][0]
+                for place, delay in run
+            ]
+            for run in loop.carried_runs
         ]
-        return outputs + [one_after_the_other([made[x] for x in run]) for run in loop.stacked]
+        outputs += [[made[x] for x in run] for run in loop.stacked]
+        return [one_after_the_other(run) for run in outputs]
 
     def _value(self, place: int) -> Node:
         recorded, number = self.recorded, self.first + place
         node = recorded.nodes[number]
         if (place, 0) in self.rows and self.loop.reads_next_row(place):
-            return reshape(self._row((place, 0)), node.shape)
+            row = reshape(self._row((place, 0)), node.shape)
+            return row if lets_gradients_through(node) else OPS["detach"](row)
         following = recorded.inputs_of(number + self.loop.steps.period)
         pairs = zip(recorded.inputs_of(number), following, strict=True)
         given = [self._input((place, k), x, y) for k, (x, y) in enumerate(pairs)]
@@ -124,12 +136,16 @@ class BodyOfStep:
         if number >= self.first:
             return self.made[number - self.first]
         steps_back = -((number - self.first) // period)
-        return self.carried[(number - self.first) % period, steps_back]
+        return _row_in(self.carried[(number - self.first) % period, steps_back])
 
     def _row(self, key: Reads) -> Node:
-        x, number = self.rows[key]
-        # Recorded where it is read, so that passes look alike.
-        return x if number is None else row_of(x, number)
+        return _row_in(self.rows[key])
+
+
+def _row_in(array_and_row: tuple[Node, int | None]) -> Node:
+    x, number = array_and_row
+    # Recorded where it is read, so that passes look alike.
+    return x if number is None else row_of(x, number)
 
 
 def _stand_in(x: Node) -> Node:

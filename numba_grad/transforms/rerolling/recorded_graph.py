@@ -307,6 +307,20 @@ class RecordedGraph(GraphAsArrays):
         other.fewest = max(fewest, self.fewest // (len(self.nodes) // steps.period))
         return other
 
+    def signatures_of_passes(self, first: int, end: int) -> np.ndarray:
+        """Signatures by which the passes of a loop inside of such a step are alike: of elements of
+        a row, `costs[i, j]`, which step by step are read for the same j, in whatever column."""
+        signatures = self.signatures[first:end].copy()
+        new = NewSignatures(self.signatures)
+        are_read = (self.row_accesses[first:end] == RowAccess.READS) & (signatures > 1)
+        for k in np.flatnonzero(are_read).tolist():
+            node = self.nodes[first + k]
+            part = self.row_parts[self.part_numbers[first + k]]
+            if 1 in part.sizes:
+                kind = node.type, node.inputs[0].type, part._replace(starts=())
+                signatures[k] = new.of(kind, bool(signatures[k] % 2))
+        return signatures
+
     def without(self, loops: Sequence[Steps]) -> "RecordedGraph":
         """The same graph, where what these steps are is in no other loop."""
         other = copy.copy(self)

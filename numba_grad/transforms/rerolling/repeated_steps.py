@@ -11,8 +11,6 @@ has the period 2, and three steps: `sin` of what the step before has computed, o
 product with the next element of `k`.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from numba_grad.graph.node import OPS
@@ -31,7 +29,8 @@ from numba_grad.transforms.rerolling.recorded_graph import RecordedGraph, Steps
 
 _WINDOW = 8  # consecutive operations, by which periods are looked for
 _PERIODS = 12  # that are looked at
-_SHORT = 600  # operations of a step that is compiled as a whole, whatever it repeats
+_SHORT = 600  # operations of a step that is compiled as a whole, unless it is a loop inside
+_FEWEST_WITH_PASSES = 64  # of a step that may be
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # of hashes: 2^64 by the golden ratio
 _SLICE = OPS["slice"]
 _LIBRARY = frozenset(["contraction", "library"])  # what BLAS and LAPACK compute
@@ -55,7 +54,7 @@ def repetition(graph: RecordedGraph) -> Steps | None:
         if period in multiples and 10 * covered > 8 * len(graph.nodes):
             break
         steps = _steps(graph, period)
-        if steps is None or not _are_fit(graph, steps, periods):
+        if steps is None or not _are_fit(graph, steps):
             continue
         size = steps.end - steps.first
         is_longer = best is not None and period > best.period
@@ -63,10 +62,12 @@ def repetition(graph: RecordedGraph) -> Steps | None:
             best = steps
     if best is None:
         return None
-    best = best._replace(inner_period=_inner_period(graph, best, periods))
+    best = best._replace(inner_period=_inner_period(graph, best))
     if best.inner_period and graph.nodes[best.first].type.device != CPU:
         # There several steps are one launch, and of a loop in a loop each inner step is one.
-        return None
+        if is_long(best):
+            return None
+        best = best._replace(inner_period=0)
     return best if are_enough(graph, best) else None
 
 
@@ -91,9 +92,14 @@ def is_worth_while(graph: RecordedGraph, steps: Steps) -> bool:
 
 def are_enough(graph: RecordedGraph, steps: Steps) -> bool:
     """Whether there are so many of them that they are a loop."""
-    if steps.inner_period:
+    if steps.inner_period and is_long(steps):
         return steps.times >= FEWEST_LONG_STEPS
     return steps.times >= fewest_of(graph, steps.period)
+
+
+def is_long(steps: Steps) -> bool:
+    """Whether a step is not to be compiled as a whole."""
+    return steps.period > _SHORT
 
 
 def fewest_of(graph: RecordedGraph, period: int) -> int:
@@ -101,12 +107,12 @@ def fewest_of(graph: RecordedGraph, period: int) -> int:
     return graph.fewest_of_many if period >= MANY_OPERATIONS else graph.fewest_steps
 
 
-def _inner_period(graph: RecordedGraph, steps: Steps, periods: Sequence[int]) -> int:
-    """The distance at which half of a long step and more repeats itself; 0 if it does not."""
-    return 0 if steps.period <= _SHORT else _period_inside(graph, steps, periods)
+def _inner_period(graph: RecordedGraph, steps: Steps) -> int:
+    """The distance at which half of a step and more repeats itself; 0 if it does not."""
+    return _period_inside(graph, steps) if steps.period >= _FEWEST_WITH_PASSES else 0
 
 
-def _are_fit(graph: RecordedGraph, steps: Steps, periods: Sequence[int]) -> bool:
+def _are_fit(graph: RecordedGraph, steps: Steps) -> bool:
     """Whether steps compute something and, if there are few, gain by being a loop: those of
     arrays, neither small ones nor large ones, that are no loops themselves."""
     step = graph.nodes[steps.first : steps.first + steps.period]
@@ -118,26 +124,30 @@ def _are_fit(graph: RecordedGraph, steps: Steps, periods: Sequence[int]) -> bool
     in_loops = sum(size > MOST_WRITTEN_OUT for size in sizes)
     if 2 * in_loops < len(step) or max(sizes) > LARGEST_OF_FEW_STEPS:
         return False
-    return not _period_inside(graph, steps, periods)
+    return not _period_inside(graph, steps)
 
 
-def _period_inside(graph: RecordedGraph, steps: Steps, periods: Sequence[int]) -> int:
+def _period_inside(graph: RecordedGraph, steps: Steps) -> int:
     """The distance at which half of a step and more repeats itself many times, or 0."""
-    signatures = graph.signatures[steps.first : steps.first + steps.period]
-    for period in periods:
-        if FEWEST_PASSES * period <= steps.period:
-            repeated = _longest_run(signatures[:-period] == signatures[period:])[1]
-            if 2 * repeated > steps.period:
-                return period
+    signatures = graph.signatures_of_passes(steps.first, steps.first + steps.period)
+    for period in _distances(signatures, steps.period // FEWEST_PASSES):
+        repeated = _longest_run(signatures[:-period] == signatures[period:])[1]
+        if 2 * repeated > steps.period:
+            return period
     return 0
 
 
 def _periods(graph: RecordedGraph) -> list[int]:
     """Distances at which the same few operations are found again, the most frequent first."""
     signatures = graph.signatures
-    count = len(signatures) - _WINDOW
-    if count < graph.fewest:
+    if len(signatures) - _WINDOW < graph.fewest:
         return []
+    return _distances(signatures, len(signatures) // FEWEST_LONG_STEPS)
+
+
+def _distances(signatures: np.ndarray, longest: int) -> list[int]:
+    """At which a few of these are found again, the most frequent first."""
+    count = len(signatures) - _WINDOW
     hashes = np.zeros(count, np.uint64)
     for k in range(_WINDOW):
         hashes = hashes * _MULTIPLIER + signatures[k : k + count].astype(np.uint64)
@@ -145,7 +155,7 @@ def _periods(graph: RecordedGraph) -> list[int]:
     places = np.argsort((hashes >> np.uint64(48)).astype(np.uint16), kind="stable")
     ordered = hashes[places]
     gaps = np.diff(places)[ordered[1:] == ordered[:-1]]
-    counts = np.bincount(gaps[gaps <= len(signatures) // FEWEST_LONG_STEPS])
+    counts = np.bincount(gaps[gaps <= longest])
     # A step may have parts that are alike at a smaller distance, so this looks at some.
     frequent = np.argsort(-counts, kind="stable")[:_PERIODS]
     return frequent[counts[frequent] > 0].tolist()
@@ -212,7 +222,7 @@ def steps_alike(graph: RecordedGraph, steps: Steps) -> list[Steps]:
         until = other.end + other.rest
         if first < steps.end + steps.rest and steps.first < until:
             end = max(end, steps.end + steps.rest)
-        elif _are_fit(graph, other, ()) and is_worth_while(graph, other):
+        elif _are_fit(graph, other) and is_worth_while(graph, other):
             found.append(other)
             end = until
     return found

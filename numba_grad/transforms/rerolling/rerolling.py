@@ -45,6 +45,7 @@ from numba_grad.transforms.rerolling.order_of_steps import other_orders
 from numba_grad.transforms.rerolling.recorded_graph import RecordedGraph, Steps
 from numba_grad.transforms.rerolling.repeated_steps import (
     are_enough,
+    is_long,
     is_worth_while,
     repetition,
     steps_alike,
@@ -54,11 +55,13 @@ from numba_grad.transforms.rerolling.results_of_steps import ResultsOfSteps
 from numba_grad.transforms.rerolling.rows_of_steps import (
     any_rows,
     blocks,
+    columns,
     elements_of,
     flipped,
     rows_in_front,
 )
 from numba_grad.transforms.rerolling.signatures import is_fit
+from numba_grad.transforms.rerolling.steps_before import Carried
 from numba_grad.transforms.rerolling.steps_of_loop import WHICH_ROW, Reads
 from numba_grad.transforms.rerolling.written_parts import WrittenPart, parts_written_in
 
@@ -203,6 +206,10 @@ def _loops_like(
         # Alike ones may be as many operations as one alone must be.
         own = limits._replace(nodes=limits.nodes // (1 + len(alike)))
         made = _Loop(graph, steps, known, own).made()
+        if made is None and steps.inner_period and not is_long(steps):
+            # No loop in a loop: so the passes of a step are compiled as a whole.
+            steps = steps._replace(inner_period=0)
+            continue
         if made is None:
             break
         loops = [(x.first, _Loop(graph, x, known, own).made()) for x in alike]
@@ -278,7 +285,11 @@ class _Loop(ResultsOfSteps):
         rows = self._rows_of_steps()
         if rows is None:
             return None
-        initial = [self._initial(place, delay) for place, delay in self.carried]
+        self.carried_runs = self._runs_of_carried()
+        initial = [
+            one_after_the_other([self._initial(place, delay) for place, delay in run])
+            for run in self.carried_runs
+        ]
         step = BodyOfStep(self, initial, rows, self._numbers_of_passes())
         body: CallTarget | None = step.target
         if steps.inner_period:
@@ -344,6 +355,8 @@ class _Loop(ResultsOfSteps):
     def _sequence(self, run: list[Reads]) -> Node | None:
         """What a step reads one row of: numbers, or rows of an array."""
         are_rows = self.reads_next_row(run[0][0])
+        if are_rows and len(run) > 1 and self._are_columns(run):
+            return self._columns_read(run)
         rows = self._rows_read(run) if are_rows else self._numbers_read(run)
         if rows is None or len(run) == 1:
             return rows
@@ -390,6 +403,27 @@ class _Loop(ResultsOfSteps):
         rows = blocks(x, params, first, abs(move), count * self.count)
         return rows if rows is None or move > 0 else flipped(rows)
 
+    def _are_columns(self, run: list[Reads]) -> bool:
+        """Whether passes read elements of one row, not the same one of several rows."""
+        numbers = [self.steps.first + place for place, _ in run[:2]]
+        parts = self.recorded.part_numbers[numbers]
+        return bool(parts[0] != parts[1])
+
+    def _columns_read(self, run: list[Reads]) -> Node | None:
+        """What passes read one element of each, of a row that is another one in each step."""
+        first, recorded = self.steps.first, self.recorded
+        numbers = [first + place for place, _ in run]
+        if any(recorded.are_elements[x] or self._reads_any_row(x - first) for x in numbers):
+            return None
+        arrays = {int(self._column(first + place, k)[0]) for place, k in run}
+        rows = {self._rows(x) for x in numbers}
+        if len(arrays) > 1 or len(rows) > 1:
+            return None
+        x, axis = recorded.node(*arrays), row_axis(recorded.nodes[numbers[0]])
+        parts = [rows_in_front(x, recorded.nodes[y].params, axis) for y in numbers]
+        starts = np.array([params["starts"] for _, params in parts])
+        return columns(*parts[0], starts, *rows.pop(), self.count)
+
     def _loop_inside(self, order: Sequence[Node], fixed: Collection[Node]) -> RerolledLoops | None:
         """The longest loop in a step."""
         fewest = len(order) // MOST_LOOPS
@@ -402,11 +436,13 @@ class _Loop(ResultsOfSteps):
         if not inner:
             return [[key] for key in keys]
 
+        signatures = recorded.signatures_of_passes(first, first + self.steps.period)
+
         def kind(key: Reads) -> tuple[int, ...]:
             number, k = first + key[0], key[1]
             source = recorded.inputs_of(number)[k]
             of_number = int(recorded.number_types[-source - 1]) if source < 0 else 0
-            return int(recorded.signatures[number]), of_number, self.reads_next_row(key[0])
+            return int(signatures[key[0]]), of_number, self.reads_next_row(key[0])
 
         kinds = {key: kind(key) for key in keys}
 
@@ -428,6 +464,16 @@ class _Loop(ResultsOfSteps):
             if not is_one and all(recorded.known_value(read[key]) is not None for key in run):
                 found.append((run, leaf(np.array([x.value for x in numbers], numbers[0].dtype))))
         return found
+
+    def _runs_of_carried(self) -> list[list[Carried]]:
+        """What passes carry to the same pass of the next step, those together of which one follows
+        the other."""
+        if not self.steps.inner_period:
+            return [[key] for key in self.carried]
+        delayed = {place for place, delay in self.carried if delay > 1}
+        alone = [key for key in self.carried if key[0] in delayed]
+        runs = self._runs_of_places([x for x, _ in self.carried if x not in delayed])
+        return [*[[(x, 1) for x in run] for run in runs], *[[key] for key in alone]]
 
     def _runs_of_places(self, places: Sequence[int]) -> list[list[int]]:
         """What passes leave for others, one after the other."""

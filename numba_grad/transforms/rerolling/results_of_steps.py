@@ -15,6 +15,7 @@ from numba_grad.transforms.rerolling.rows_of_steps import (
     rows_along,
     rows_of,
 )
+from numba_grad.transforms.rerolling.steps_before import Carried
 from numba_grad.transforms.rerolling.steps_of_loop import StepsOfLoop
 from numba_grad.transforms.rerolling.written_parts import WrittenPart, with_written
 
@@ -33,7 +34,9 @@ class ResultsOfSteps(StepsOfLoop):
     ) -> None:
         """Say what others read from now on."""
         stack_of = self._rows_of_places(stacks)
-        final_of = dict(zip(self.carried, finals, strict=True))
+        final_of: dict[Carried, tuple[Node, int | None]] = {}  # and which row of it
+        for run, x in zip(self.carried_runs, finals, strict=True):
+            final_of |= {key: (x, k if len(run) > 1 else None) for k, key in enumerate(run)}
         place_of: dict[Node, tuple[int, int]] = {}  # of what is stacked: (place, step)
         for place in stack_of:
             for step in reads.get(place, ()):
@@ -48,7 +51,8 @@ class ResultsOfSteps(StepsOfLoop):
                 node = self._node(place, step)
                 final = final_of.get((place, self.count - step))
                 if final is not None:
-                    made.instead[node] = final
+                    x, row = final
+                    made.instead[node] = x if row is None else row_of(x, row)
                 elif node not in only_joined:
                     rows = stack_of[place]
                     made.instead[node] = row_of(rows.stack, rows.row(step))

@@ -79,6 +79,35 @@ def blocks(x: Node, params: Mapping[str, Any], first: int, move: int, count: int
     return record(_CONCATENATE, tuple(parts), {"axis": 1})
 
 
+def columns(
+    x: Node, params: Mapping[str, Any], starts: np.ndarray, first: int, move: int, count: int
+) -> Node | None:
+    """Slices as the one of these params, but which begin at each of these places in a row, side by
+    side: of `count` rows from `first` on, `move` apart, or below 0 in the other order. None unless
+    they are elements along one axis, at equal distances."""
+    distances = np.diff(starts[:, 1:], axis=0)
+    axes = 1 + np.flatnonzero(distances.any(axis=0))
+    if len(axes) != 1 or (distances != distances[0]).any():
+        return None
+    axis = int(axes[0])
+    places = starts[:, axis].tolist()
+    apart = places[1] - places[0]
+    if params["sizes"][axis] != 1:
+        return None
+    changes = {"starts": min(places), "sizes": len(places), "steps": abs(apart)}
+    part = {
+        name: (*params[name][:axis], value, *params[name][axis + 1 :])
+        for name, value in changes.items()
+    }
+    rows = blocks(x, part, first, abs(move), count)
+    if rows is None:
+        return None
+    turned = [place for place, distance in ((0, move), (axis, apart)) if distance < 0]
+    rows = _FLIP(rows, axes=tuple(turned)) if turned else rows
+    others = [k for k in range(1, len(rows.shape)) if k != axis]
+    return rows if axis == 1 else record(OPS["transpose"], (rows,), {"axes": (0, axis, *others)})
+
+
 def flipped(rows: Node) -> Node:
     return _FLIP(rows, axes=(0,))
 

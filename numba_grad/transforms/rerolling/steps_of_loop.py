@@ -27,6 +27,8 @@ class StepsOfLoop:
         self.steps = steps
         self.before: list[StepBefore] = []  # the first one first
         self.carried: list[Carried] = []
+        # The same, those together that passes of a loop inside carry on, as rows of one array.
+        self.carried_runs: list[list[Carried]] = []
         self.constants: dict[int, Node] = {}  # by number
         self.constant_reads: dict[Reads, int] = {}  # what reads each of them
         self.sequences: list[Reads] = []  # what reads rows
