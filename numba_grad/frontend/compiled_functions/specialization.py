@@ -113,6 +113,7 @@ class Specialization:
     said: order.Said  # by what it communicates
     raises: bool  # whether values may have it raise an exception
     has_hooks: bool  # on tensors of the inside, for derivatives that are taken outside
+    with_gradients: list[Tensor]  # whose `.grad` is read at each call
     # Which captured tensors did so when it was traced: `requires_grad_` changes the nodes.
     require_grad: list[bool] = field(init=False)
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results

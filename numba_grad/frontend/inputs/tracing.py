@@ -201,6 +201,16 @@ class Trace:
         if is_before and not (is_tensor(found) and not self._is_older(found._node)):
             self._attributes.setdefault((id(tensor), name), (tensor, name, found))
 
+    def gradients_asked_for(self) -> list[tuple[Any, Any]]:
+        """Tensors whose `.grad` was asked for, with what it was, where that is a tensor."""
+        asked = [x for x in self._attributes.values() if x is not None and x[1] == "grad"]
+        return [(tensor, found) for tensor, _, found in asked if found is not None]
+
+    def gradient_is_read_at_calls(self, tensor: Any) -> None:
+        """Say that it does not matter which tensor it is, if there is one."""
+        self._attributes[(id(tensor), "grad")] = None
+        self.inner_checks.append(lambda: tensor.grad is not None)
+
     def attribute_assigned(self, tensor: Any, name: str) -> None:
         """Say that from now on the function finds there what it has put there itself."""
         self._attributes.setdefault((id(tensor), name), None)
