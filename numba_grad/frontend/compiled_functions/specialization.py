@@ -437,8 +437,9 @@ class Specialization:
                 self._ends = _where_gradients_end(self.graph_outputs)
                 self._target = self._call_target()
         outputs = call(self._target, given, keeps=True)
-        ends = zip(outputs, self._ends, strict=True)
-        return [OPS["detach"](x) if is_end and x.requires_grad else x for x, is_end in ends]
+        for x, is_end in zip(outputs, self._ends, strict=True):
+            x.requires_grad &= not is_end  # as what is recorded within `no_grad`
+        return outputs
 
     def _call_target(self) -> CallTarget:
         stand_ins = [argument(node.type, node.requires_grad) for node in self.inputs]
