@@ -194,9 +194,9 @@ class Trace:
         TracingError
             If it is the gradient of an argument, which is another tensor in each call.
         """
-        if name == "grad" and found is None and tensor._node.requires_grad:
-            if any(x is tensor for x in self.arguments):
-                raise gradient_of_argument("the `.grad` of an argument is asked for", tensor._node)
+        is_none = name == "grad" and found is None and tensor._node.requires_grad
+        if is_none and any(x is tensor for x in self.arguments):
+            raise gradient_of_argument("the `.grad` of an argument is asked for", tensor._node)
         is_before = self._is_older(tensor._node) or _is_assigned_to(tensor)
         if is_before and not (is_tensor(found) and not self._is_older(found._node)):
             self._attributes.setdefault((id(tensor), name), (tensor, name, found))
