@@ -251,6 +251,28 @@ def test_gradients_and_flags_are_those_of_each_call(program):
     assert [*program(ng.jit)] == [*program(lambda f: f)]
 
 
+def test_a_step_on_other_gradients_is_not_traced_again():
+    w = _weights()
+    traces = []
+
+    @ng.jit
+    def step(rate):
+        traces.append(1)
+        if w.grad is not None:
+            with ng.no_grad():
+                w[...] = w - rate * w.grad
+
+    expected = np.array([1.0, 2.0])
+    for k in range(8):
+        w.grad = None
+        if k != 5:
+            np.sum(w**2).backward()
+            expected = expected * 0.8
+        step(0.1)
+        np.testing.assert_allclose(np.array(ng.stop_gradient(w)), expected)
+    assert len(traces) == 3  # with, without, with
+
+
 @pytest.mark.parametrize("x", [np.ones(2), ng.ones(2), ng.tensor(np.ones(2), requires_grad=True)])
 def test_results_that_have_no_gradient_do_not_require_one(x):
     w = _weights()

@@ -118,18 +118,8 @@ class FunctionTrace:
             self._stand_ins.leave()
 
     def _run(self, function: Callable[..., Any], wants_grad: list[bool]) -> Specialization:
-        dynamic = self._dynamic
-        arguments = [
-            argument(type, requires_grad=wanted and is_inexact(type.dtype))
-            for type, wanted in zip(dynamic.node_types, wants_grad, strict=True)
-        ]
-        self._first = arguments[0].serial if arguments else leaf(np.zeros(())).serial
-        # An identity, since a leaf that requires grad would refuse `x[i] = v`.
-        tensors = [
-            handle_like(x, OPS["identity"](node) if node.requires_grad else node)
-            for x, node in zip(dynamic.leaves, arguments, strict=True)
-        ]
-        tree = trees.unflatten(dynamic.structure, tensors)
+        arguments, tensors = self._arguments(wants_grad)
+        tree = trees.unflatten(self._dynamic.structure, tensors)
         outcome = self._outcome(function, tree, arguments, tensors)
         trace, scope, outputs, structure, assigned, changed, keep_history, raised, *_ = outcome
         contents = NewContents.of(tree, tensors)
@@ -152,14 +142,15 @@ class FunctionTrace:
                 captured, constants, reached, count = _before_trace(outputs, own, self._first)
         trace.asked_for(worth_comparing(constants, reached))
         met = {x.node: x for x in trace.closed_over()}
-        now, holds = self._held_between_calls(state, outcome, captured)
+        assigned_to = [self._stand_ins.assigned_to(x) for x in assigned]
+        now, holds, with_gradients = self._held_between_calls(state, outcome, captured)
         return Specialization(
             self._name,
             arguments,
             outputs,
             changed,
             keep_history,
-            [self._stand_ins.assigned_to(x) for x in assigned],
+            assigned_to,
             contents,
             state,
             structure,
@@ -175,7 +166,23 @@ class FunctionTrace:
             scope.said,
             bool(raised),
             outcome.has_hooks,
+            with_gradients,
         )
+
+    def _arguments(self, wants_grad: list[bool]) -> tuple[list[Node], list[Any]]:
+        """The first nodes of the trace, and the tensors that the function gets for them."""
+        dynamic = self._dynamic
+        arguments = [
+            argument(type, requires_grad=wanted and is_inexact(type.dtype))
+            for type, wanted in zip(dynamic.node_types, wants_grad, strict=True)
+        ]
+        self._first = arguments[0].serial if arguments else leaf(np.zeros(())).serial
+        # An identity, since a leaf that requires grad would refuse `x[i] = v`.
+        tensors = [
+            handle_like(x, OPS["identity"](node) if node.requires_grad else node)
+            for x, node in zip(dynamic.leaves, arguments, strict=True)
+        ]
+        return arguments, tensors
 
     def _outcome(
         self,
@@ -274,9 +281,9 @@ class FunctionTrace:
         state: StateBetweenCalls,
         outcome: _Outcome,
         captured: Sequence[Node],
-    ) -> tuple[dict[Node, Any], Callable[[], bool]]:
-        """What stands for tensors that each call finds where the one before has put them, and
-        whether what decided about the trace is as it was."""
+    ) -> tuple[dict[Node, Any], Callable[[], bool], list[Any]]:
+        """What stands for tensors that each call finds where the one before has put them; whether
+        what decided about the trace is as it was; and of which tensors calls read the `.grad`."""
         guard, trace, assigned = self._guard, outcome.trace, outcome.assigned
         if outcome.has_backward_pass:
             trace.inner_checks += _checks_of_hooks(captured)
@@ -285,12 +292,17 @@ class FunctionTrace:
             guard = guard.without_own_changes().and_still(state.left_behind())
         guard = guard.and_still(state.places_of(assigned))
         asked = trace.tensors_asked_for()
+        gradients = state.gradients_read_at_calls(trace.gradients_asked_for(), asked, assigned)
+        for tensor, _, _ in gradients:
+            trace.gradient_is_read_at_calls(tensor)
         is_assigning = bool(assigned or outcome.changed)
         now = state.tensors_read_at_calls(asked, assigned, is_assigning=is_assigning)
         if self._stand_ins:
             self._stand_ins.leave()
             guard = guard.without_own_changes()
-        return now, trace.check(guard.without_arrays(trace.owners_met()).holds)
+        now = {node: held for _, node, held in gradients} | now
+        holds = trace.check(guard.without_arrays(trace.owners_met()).holds)
+        return now, holds, [tensor for tensor, _, _ in gradients]
 
     def _forget_tensors_of(self, arguments: set[Node], state: StateBetweenCalls) -> None:
         """Tensors of functions that were traced inside, with these arguments, have no value for

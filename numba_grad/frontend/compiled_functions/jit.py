@@ -39,6 +39,7 @@ from numba_grad.frontend.inputs.changed_arguments import (
 )
 from numba_grad.frontend.inputs.tracing import (
     RaisesForCertain,
+    Trace,
     current,
     is_tracing,
     note_raised,
@@ -306,8 +307,7 @@ class Jitted:
         ]
         specialization = self._specialization(dynamic, key, wants_grad, _needs_graph())
         if current.trace is not None:
-            is_rerun = specialization.state.is_rerun
-            current.trace.inner_checks.append(_never if is_rerun else specialization.holds)
+            _depend_on(specialization, current.trace)
         for limit in specialization.limits:
             limit.check(f"jit of {self.__name__}", dynamic.leaves[limit.number])
         recorded = (
@@ -558,6 +558,14 @@ def _as_arrays(result: Any) -> Any:
         if isinstance(x, Tensor) and not x._node.requires_grad and x._node.type.device == CPU:
             leaves[number] = host_value(x)[()]
     return trees.unflatten(structure, leaves)
+
+
+def _depend_on(specialization: Specialization, trace: Trace) -> None:
+    """Have the trace of a function that calls this one depend on what this one does."""
+    is_rerun = specialization.state.is_rerun
+    trace.inner_checks.append(_never if is_rerun else specialization.holds)
+    for tensor in specialization.with_gradients:
+        trace.attribute_asked_for(tensor, "grad", tensor.grad)
 
 
 def _never() -> bool:

@@ -113,6 +113,7 @@ class Specialization:
     said: order.Said  # by what it communicates
     raises: bool  # whether values may have it raise an exception
     has_hooks: bool  # on tensors of the inside, for derivatives that are taken outside
+    with_gradients: list[Tensor]  # whose `.grad` is read at each call
     # Which captured tensors did so when it was traced: `requires_grad_` changes the nodes.
     require_grad: list[bool] = field(init=False)
     rebuild: Callable[[Sequence[Any]], Any] = field(init=False)  # the tree of results
@@ -436,8 +437,9 @@ class Specialization:
                 self._ends = _where_gradients_end(self.graph_outputs)
                 self._target = self._call_target()
         outputs = call(self._target, given, keeps=True)
-        ends = zip(outputs, self._ends, strict=True)
-        return [OPS["detach"](x) if is_end and x.requires_grad else x for x, is_end in ends]
+        for x, is_end in zip(outputs, self._ends, strict=True):
+            x.requires_grad &= not is_end  # as what is recorded within `no_grad`
+        return outputs
 
     def _call_target(self) -> CallTarget:
         stand_ins = [argument(node.type, node.requires_grad) for node in self.inputs]

@@ -381,6 +381,19 @@ class StateBetweenCalls:
         self._forget_what_was_there()
         return found
 
+    def gradients_read_at_calls(
+        self, gradients: Sequence[tuple[Tensor, Tensor]], asked: set[Node], assigned: Sequence[Any]
+    ) -> list[tuple[Tensor, Node, Any]]:
+        """Those tensors of which calls can go on from the `.grad` that is there then, after another
+        backward pass; with its node now, and what stands for it."""
+        return [
+            (tensor, gradient._node, _Held(PlaceOfState(GradientOf(tensor), "grad")))
+            for tensor, gradient in gradients
+            if self._is_found_once(gradient)
+            and gradient._node not in asked
+            and not any(gradient is x for x in assigned)
+        ]
+
     def _forget_what_was_there(self) -> None:
         """It would stay in memory as long as this does. Of what has changed, its kind is enough."""
         self.changes, self._records = (

@@ -197,12 +197,22 @@ class Trace:
         TracingError
             If it is the gradient of an argument, which is another tensor in each call.
         """
-        is_asked_of_argument = any(x is tensor for x in self.arguments)
-        if name == "grad" and found is None and is_asked_of_argument and tensor._node.requires_grad:
+        is_none = name == "grad" and found is None and tensor._node.requires_grad
+        if is_none and any(x is tensor for x in self.arguments):
             raise gradient_of_argument("the `.grad` of an argument is asked for", tensor._node)
         is_before = self._is_older(tensor._node) or _is_assigned_to(tensor)
         if is_before and not (is_tensor(found) and not self._is_older(found._node)):
             self._attributes.setdefault((id(tensor), name), (tensor, name, found))
+
+    def gradients_asked_for(self) -> list[tuple[Any, Any]]:
+        """Tensors whose `.grad` was asked for, with what it was, where that is a tensor."""
+        asked = [x for x in self._attributes.values() if x is not None and x[1] == "grad"]
+        return [(tensor, found) for tensor, _, found in asked if found is not None]
+
+    def gradient_is_read_at_calls(self, tensor: Any) -> None:
+        """Say that it does not matter which tensor it is, if there is one."""
+        self._attributes[(id(tensor), "grad")] = None
+        self.inner_checks.append(lambda: tensor.grad is not None)
 
     def attribute_assigned(self, tensor: Any, name: str) -> None:
         """Say that from now on the function finds there what it has put there itself."""
