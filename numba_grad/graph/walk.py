@@ -271,20 +271,23 @@ def is_traced(*nodes: Node) -> bool:
     The nearest operations first, down to what was found to be traced before: where each step of a
     loop in Python asks, it would go through all of those before it.
     """
+    found = _found_traced if len(_found_traced) else ()  # to ask a weak set takes as long as a step
     reached: dict[Node, Node | None] = dict.fromkeys(nodes)  # and from where
     left = deque(reached)
     while left:
-        x: Node | None = left.popleft()
-        if x in _found_traced or stands_for_a_value(x):
+        node = left.popleft()
+        if node.value is not None:
+            continue
+        if node.op is ARGUMENT or node in found:
+            x: Node | None = node
             while x is not None:
                 _found_traced.add(x)
                 x = reached[x]
             return True
-        if x.value is None:
-            for y in value_inputs(x):
-                if y not in reached:
-                    reached[y] = x
-                    left.append(y)
+        for y in value_inputs(node):
+            if y not in reached:
+                reached[y] = node
+                left.append(y)
     return False
 
 

@@ -46,7 +46,12 @@ def batch(
     again: dict[Node, Node] = {}
     is_recorded = grad_mode.enabled
     oldest = min([x.serial for x in batched], default=0)
-    for node in toposort(outputs, stop=lambda n: n in batched or n.value is not None):
+    # What was recorded before these stays as it is: in a loop with a Jacobian in each step, all of
+    # the steps before.
+    first = oldest if since is None else min(oldest, since)
+    for node in toposort(
+        outputs, stop=lambda n: n in batched or n.value is not None or n.serial < first
+    ):
         if node in done or node.value is not None:
             continue
         is_batched = tuple([x in done for x in node.inputs])

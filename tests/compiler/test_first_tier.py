@@ -16,6 +16,7 @@ from numba_grad.config import configure
 from numba_grad.graph.node import OPS, Node, leaf
 from numba_grad.graph.types import TupleType
 from numba_grad.ops import all_ops
+from tests.counting import found_by
 from tests.processes import run_python
 
 pytestmark = pytest.mark.usefixtures("native_engine")
@@ -358,3 +359,20 @@ def test_the_bits_are_the_same_cold_and_warm(tmp_path):
     (tmp_path / "cache").mkdir(mode=0o700)
     outputs = [run_python(BITS, **environment) for _ in range(2)]
     assert outputs[0] == outputs[1] != ""
+
+
+def test_loops_one_after_the_other_have_the_same_memory(monkeypatch):
+    """The derivative of one whose number of steps is not known has 40 MiB for its states."""
+    arenas = found_by(monkeypatch, evaluate, "compile_small", lambda made: [made.plan.arena_bytes])
+
+    def most_bytes(count):
+        def f(x):
+            for _ in range(count):
+                x = ng.while_loop(lambda s: s[0] < 1.0, lambda s: s * 1.1, x) * 0.5
+            return x.sum()
+
+        arenas.clear()
+        ng.grad(f)(np.array([0.5, 0.7])).numpy()
+        return max(arenas)
+
+    assert 0 < most_bytes(12) < 2 * most_bytes(2)

@@ -159,6 +159,24 @@ def places_that_are_computed(steps):
     return f, rng.random(30)
 
 
+def jacobians_in_steps(steps):
+    """An extended Kalman filter: what was recorded before a step is no part of its derivatives."""
+
+    def moved(x):
+        return np.stack([x[0] + 0.01 * x[1], x[1] - 0.01 * np.sin(x[0])])
+
+    def f(x):
+        spread, total = np.eye(2) * x[0], 0.0
+        for _ in range(steps):
+            slope = ng.jacobian(moved)(x)
+            x = moved(x)
+            spread = slope @ spread @ slope.T + 0.01
+            total = total + np.trace(spread)
+        return total
+
+    return f, rng.random(2)
+
+
 def elements_of_pieces(count):
     def f(x):
         y = np.concatenate([x * (1.0 + k) for k in range(count)])
@@ -198,6 +216,7 @@ PROGRAMS = [
     (differences, 300),  # so many that loops are looked for
     (delay_line, 30),
     (places_that_are_computed, 20),
+    (jacobians_in_steps, 20),
     (rolls_of_rolls, 30),
     (elements_of_pieces, 60),
     (kept_states, 30),
@@ -205,7 +224,7 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.thorough(but="rolls_of_rolls|kept_states|places_that_are_computed")
+@pytest.mark.thorough(but="rolls_of_rolls|kept_states|places_that_are_computed|jacobians_in_steps")
 @pytest.mark.parametrize(("program", "size"), PROGRAMS, ids=[p.__name__ for p, _ in PROGRAMS])
 def test_no_pass_does_more_than_four_times_the_work_for_four_times_the_steps(program, size):
     lowered(*program(3))  # what is looked up once in a process

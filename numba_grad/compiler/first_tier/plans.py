@@ -122,6 +122,8 @@ class _Lowering:
         self.memory_in_use = None
         if not graph.calls and sum([node.type.nbytes for node in graph.nodes]) > _MUCH_MEMORY:
             self.memory_in_use = MemoryInUse(graph, memory.reserve)
+        # Where memory begins that loops have one after the other, by bytes and number.
+        self.memory_of_loops: dict[tuple[int, int], int] = {}
         self.uses = Uses(self.builder.words)
 
     def append_operations(self) -> None:
@@ -291,12 +293,36 @@ class _Lowering:
             self.shared.repeated.update(_repeated_sources(program))
         wanted = [Wanted(self.graph.nodes[k].type, self.output_of.get(k)) for k in positions]
         recipe = self.maker.of_program(program, [self.layout_of[x] for x in inputs], wanted)
-        places = self.followed(recipe, [self.places[x] for x in inputs])
+        places = [self.places[x] for x in inputs]
+        places += self.memory_of_loop(recipe, len(inputs))
+        self.uses.recipes.append(recipe)
+        self.uses.places += places
         found: list[_Known] = []
         for place, base, offset, layout in recipe.results:
             base, start = places[place] if place >= 0 else (base, 0)
             found.append(((base, start + offset), layout))
         return found
+
+    def memory_of_loop(self, recipe: Recipe, first: int) -> list[Address]:
+        """The places of its temporaries, which are numbered from `first`.
+
+        What holds no result is free once the loop has ended, and the next one has it: for states
+        that a derivative goes back through it may be 40 MiB, of which little is ever touched.
+        """
+        of_results = {place for place, *_ in recipe.results}
+        used: Counter[int] = Counter()
+        places: list[Address] = []
+        for number, nbytes in enumerate(recipe.temporaries, first):
+            key = nbytes, used[nbytes]
+            if number in of_results:
+                start = self.memory.reserve(nbytes)
+            else:
+                used[nbytes] += 1
+                start = self.memory_of_loops.get(key, -1)
+                if start < 0:
+                    start = self.memory_of_loops[key] = self.memory.reserve(nbytes)
+            places.append((self.memory.arena, start))
+        return places
 
     def program_of_loop(
         self, call: Node, inputs: list[int], results: dict[int, list[int]]
