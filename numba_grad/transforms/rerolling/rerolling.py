@@ -174,8 +174,6 @@ def _loop_of(
     for graph, steps, own in candidates:
         if steps is None or not is_worth_while(graph, steps):
             continue
-        if graph.needs_passes and not steps.inner_period:
-            continue
         found = _loops_like(graph, steps, known, own)
         if found is not None:
             return found
