@@ -18,7 +18,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops of few operations count as long."""
     monkeypatch.setattr(python_loops, "FEWEST_NODES", 64)
     monkeypatch.setattr(python_loops, "FEWEST_NODES_COMPILED", 64)
-    for name in ("_FEWEST_WITH_LOOPS_INSIDE", "_FEWEST_INSIDE", "_FEWEST_WITH_RESULTS_BEFORE"):
+    rows = ("_FEWEST_WITH_RESULTS_BEFORE", "_FEWEST_OF_ROWS")
+    for name in ("_FEWEST_WITH_LOOPS_INSIDE", "_FEWEST_INSIDE", *rows):
         monkeypatch.setattr(rerolling, name, 64)
 
 

@@ -9,6 +9,8 @@ import pytest
 
 import numba_grad as ng
 import numba_grad.numpy as np
+from numba_grad.transforms.rerolling import rerolling
+from tests.counting import found_by
 from tests.transforms.loop_programs import WAYS, Program, by_jit, step_by_step
 
 
@@ -50,10 +52,11 @@ class RandomTable:
             return data[i, j % 2]
         if self.costs == 1:
             return np.sin(data[j, 0]) * data[i, 1]
-        return self.numbers[i, j] * p[2] if self.costs == 2 else data.reshape(4, 30)[1, i + j]
+        return self.numbers[i, j] * p[2] if self.costs == 2 else self.products[i, j]
 
     def __call__(self, p: Any, data: Any) -> Any:
         rows, columns = self.rows, self.columns
+        self.products = np.outer(data[:rows, 0], data[:columns, 1])
         table: Any = {}
         if self.is_buffer:
             table = np.zeros((rows, columns)) + p[3] * 0.1
@@ -106,6 +109,33 @@ def test_rows_of_cells_are_a_loop_in_a_loop(
         numpy.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-12)
     assert any(count >= table.columns - 3 for count in loops), loops
     assert any(count >= table.rows - 3 for count in loops), loops
+
+
+def table_with_borders(rows: int, columns: int) -> RandomTable:
+    table = RandomTable(0)
+    table.rows, table.columns, table.cell, table.costs, table.results = rows, columns, least, 3, 0
+    table.is_buffer = table.is_turned = table.reads_old = table.has_late_border = False
+    return table
+
+
+def test_rows_that_read_borders_are_a_loop_in_a_loop(
+    given: list[numpy.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In functions of this length other steps that read results do not become a loop.
+    loops = found_by(monkeypatch, rerolling._Loop, "made", lambda loop: [loop.times])
+    table = table_with_borders(18, 20)
+    for x, y in zip(by_jit(table, *given), step_by_step(table, *given), strict=True):
+        numpy.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-12)
+    assert {17, 18} <= {*loops}, loops  # the first cell of a row reads the border
+
+
+def test_kernels_do_not_depend_on_the_size(given: list[numpy.ndarray]) -> None:
+    def sources(rows: int, columns: int) -> set[str]:
+        lowered = ng.jit(ng.value_and_grad(table_with_borders(rows, columns))).lower(*given)
+        return {kernel.source for kernel in lowered.kernels}
+
+    assert sources(24, 20) == sources(30, 20)
+    assert sources(18, 20) == sources(18, 26)
 
 
 def test_second_derivatives(given: list[numpy.ndarray], loops: list[int]) -> None:

@@ -7,10 +7,10 @@ from numba_grad.graph.walk import lets_gradients_through, rebuilt
 from numba_grad.ops.families import reshape
 from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.rerolling.assigned_rows import row_axis
-from numba_grad.transforms.rerolling.loops_in_steps import one_after_the_other
 from numba_grad.transforms.rerolling.rows_of_steps import (
     as_read_again,
     elements_of,
+    one_after_the_other,
     picked_row,
     row_of,
     rows_in_front,

@@ -11,13 +11,12 @@ from typing import TypeVar
 
 from numba_grad.graph.node import ARGUMENT, OPS, Node, record
 from numba_grad.graph.walk import in_order_of_recording, rebuilt, toposort
-from numba_grad.ops.families import reshape
 from numba_grad.transforms.call_target import CallTarget
 from numba_grad.transforms.rerolling.rerolled import RerolledLoops
 
 # Operations of a body that is looked through once more.
 _FEWEST_NODES = 96
-_RESHAPE, _CONCATENATE = OPS["reshape"], OPS["concatenate"]
+_RESHAPE = OPS["reshape"]
 
 Key = TypeVar("Key", bound=Hashable)
 # (nodes in order, those that stay) -> the longest loop among them
@@ -38,14 +37,6 @@ def in_runs(keys: Sequence[Key], after: Callable[[Key], Key | None]) -> list[lis
             run.append(following)
         found.append(run)
     return found
-
-
-def one_after_the_other(values: Sequence[Node]) -> Node:
-    """Several values as the rows of one; one as it is."""
-    if len(values) == 1:
-        return values[0]
-    rows = tuple([reshape(x, (1, *x.shape)) for x in values])
-    return record(_CONCATENATE, rows, {"axis": 0})
 
 
 def with_loops_inside(body: CallTarget, find: FindLoop) -> CallTarget | None:

@@ -89,6 +89,7 @@ class RecordedGraph(GraphAsArrays):
         self.windows: set[int] = set()  # of several rows, whose inputs are these rows
         self.base_rows: dict[BaseRow, int] = {}  # those that no step has assigned, as numbers
         self.moved: Collection[Node] = ()  # what stands before others that were recorded earlier
+        self.needs_passes = False  # whether steps have to be loops themselves
         self.any_rows = False  # whether each step may read any row of an array
         # Of nodes, what tells apart those that steps may read one after the other where these were
         # recorded before them; 0 of others.
@@ -298,6 +299,12 @@ class RecordedGraph(GraphAsArrays):
                 key = x.type, x.requires_grad
                 other.node_types[number] = codes.setdefault(key, len(codes) + 1)
         return other
+
+    def may_be_read_for(self, a: int, b: int) -> bool:
+        """Whether two results are such that steps may read one after the other."""
+        if self.node_types is None or min(a, b) < 0:
+            return False
+        return bool(self.node_types[a] == self.node_types[b] != 0)
 
     def with_loops_inside_of(self, steps: Steps, fewest: int) -> "RecordedGraph":
         """The same, in which to look for the loops that such steps are for the most part, of so

@@ -78,6 +78,8 @@ def is_worth_while(graph: RecordedGraph, steps: Steps) -> bool:
     add to a sum is added at once, and what a part of one needs alone is computed for that part.
     """
     # An array whose parts are assigned is no part of the loop.
+    if graph.needs_passes and not steps.inner_period:
+        return False
     step = [
         x
         for x in graph.nodes[steps.first : steps.first + steps.period]
@@ -148,6 +150,8 @@ def _periods(graph: RecordedGraph) -> list[int]:
 def _distances(signatures: np.ndarray, longest: int) -> list[int]:
     """At which a few of these are found again, the most frequent first."""
     count = len(signatures) - _WINDOW
+    if count <= 0:
+        return []
     hashes = np.zeros(count, np.uint64)
     for k in range(_WINDOW):
         hashes = hashes * _MULTIPLIER + signatures[k : k + count].astype(np.uint64)

@@ -38,7 +38,6 @@ from numba_grad.transforms.rerolling.assigned_rows import RowAccess, row_axis
 from numba_grad.transforms.rerolling.body_of_step import BodyOfStep, Read
 from numba_grad.transforms.rerolling.loops_in_steps import (
     in_runs,
-    one_after_the_other,
     with_loops_inside,
 )
 from numba_grad.transforms.rerolling.order_of_steps import other_orders
@@ -58,6 +57,8 @@ from numba_grad.transforms.rerolling.rows_of_steps import (
     columns,
     elements_of,
     flipped,
+    put_together,
+    row_read,
     rows_in_front,
 )
 from numba_grad.transforms.rerolling.signatures import is_fit
@@ -77,6 +78,8 @@ _FEWEST_INSIDE = 512
 # The same of loops whose steps read one after the other what no loop has left: to put it together,
 # and its cotangents apart, is an operation for each.
 _FEWEST_WITH_RESULTS_BEFORE = 1 << 14
+# And where the steps are loops themselves, of which little is compiled.
+_FEWEST_OF_ROWS = 1024
 _ONE_SEGMENT = 600  # operations that are compiled as a whole, whatever they repeat
 
 
@@ -175,10 +178,14 @@ def _loop_of(
         if found is not None:
             return found
     count = len(recorded.nodes)
-    if is_compiled and count >= _FEWEST_WITH_RESULTS_BEFORE and recorded.node_types is None:
-        found = _loop_of(recorded.with_results_before(limits.nodes), known, limits)
+    if is_compiled and count >= _FEWEST_OF_ROWS and recorded.node_types is None:
+        other = recorded.with_results_before(limits.nodes)
+        other.needs_passes = count < _FEWEST_WITH_RESULTS_BEFORE
+        found = _loop_of(other, known, limits)
         if found is not None:
             return found
+    if recorded.needs_passes:
+        return None
     if is_compiled and count < _FEWEST_WITH_LOOPS_INSIDE:
         return None
     for _, steps, _ in candidates:
@@ -206,7 +213,7 @@ def _loops_like(
         # Alike ones may be as many operations as one alone must be.
         own = limits._replace(nodes=limits.nodes // (1 + len(alike)))
         made = _Loop(graph, steps, known, own).made()
-        if made is None and steps.inner_period and not is_long(steps):
+        if made is None and steps.inner_period and not (is_long(steps) or graph.needs_passes):
             # No loop in a loop: so the passes of a step are compiled as a whole.
             steps = steps._replace(inner_period=0)
             continue
@@ -287,7 +294,9 @@ class _Loop(ResultsOfSteps):
             return None
         self.carried_runs = self._runs_of_carried()
         initial = [
-            one_after_the_other([self._initial(place, delay) for place, delay in run])
+            self._together(
+                [self._initial_number(*key) for key in run], [self._initial(*key) for key in run]
+            )
             for run in self.carried_runs
         ]
         step = BodyOfStep(self, initial, rows, self._numbers_of_passes())
@@ -325,6 +334,15 @@ class _Loop(ResultsOfSteps):
             limits.largest_row is not None and max(sizes, default=0) > limits.largest_row
         )
         return not (is_few or has_large_rows)
+
+    def _together(self, numbers: Sequence[int], values: Sequence[Node]) -> Node:
+        """Values from outside of the steps, which have these numbers, as the rows of one array."""
+        recorded = self.recorded
+        are_free = [
+            x >= 0 and x not in recorded.read_again and recorded.signatures[x] > 1 for x in numbers
+        ]
+        pairs = zip(values, are_free, strict=True)
+        return put_together(values, [row_read(x) if is_free else None for x, is_free in pairs])
 
     def _initial(self, place: int, delay: int) -> Node:
         number = self._initial_number(place, delay)
@@ -370,12 +388,13 @@ class _Loop(ResultsOfSteps):
                 return None  # of what nobody reads of the first steps
             before = [step.numbers[place, k] for step in self.before]
             columns.append([*before, *self._column(self.steps.first + place, k).tolist()])
-        numbers = [recorded.node(x) for step in zip(*columns, strict=True) for x in step]
+        read = [x for step in zip(*columns, strict=True) for x in step]
+        numbers = [recorded.node(x) for x in read]
         if recorded.is_read_at_calls(numbers[0]):
             assert recorded.read_at_calls is not None
             return recorded.read_at_calls.array_of(numbers)
         if int(self._column(self.steps.first + run[0][0], run[0][1])[0]) >= 0:
-            return one_after_the_other(numbers)
+            return self._together(read, numbers)
         return leaf(np.array([x.value for x in numbers], numbers[0].dtype))
 
     def _rows_read(self, run: list[Reads]) -> Node | None:

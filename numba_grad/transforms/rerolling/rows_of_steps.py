@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from numba_grad.graph.node import OPS, Node, leaf, record
+from numba_grad.graph.walk import lets_gradients_through
 from numba_grad.immutable import NamedTuple
 from numba_grad.ops.families import reshape
 from numba_grad.ops.movement import region_params, slice_params
@@ -149,6 +150,54 @@ def rows_of(stack: Node, first: int, count: int, axis: int) -> Node:
         steps = tuple(1 for _ in stack.shape)
         x = record(_SLICE, (x,), {"starts": starts, "sizes": (count, *rest), "steps": steps})
     return rows_along(x, axis)
+
+
+def one_after_the_other(values: Sequence[Node]) -> Node:
+    """Several values as the rows of one; one as it is."""
+    if len(values) == 1:
+        return values[0]
+    rows = tuple([reshape(x, (1, *x.shape)) for x in values])
+    return record(_CONCATENATE, rows, {"axis": 0})
+
+
+def row_read(node: Node) -> tuple[Node, int] | None:
+    """The array that a node is a row of, and which one."""
+    if node.op is not _SLICE or not lets_gradients_through(node):
+        return None
+    [x], params = node.inputs, node.params
+    is_row = bool(x.shape) and params["sizes"] == (1, *x.shape[1:]) and node.shape == x.shape[1:]
+    return (x, params["starts"][0]) if is_row else None
+
+
+def put_together(values: Sequence[Node], rows: Sequence[tuple[Node, int] | None]) -> Node:
+    """`one_after_the_other`, where those that are rows of one array, at equal distances, are a
+    part of it."""
+    pieces, first = [], 0
+    while first < len(values):
+        count, apart = _rows_from(rows, first)
+        row = rows[first]
+        if row is None or count == 1:
+            pieces.append(reshape(values[first], (1, *values[first].shape)))
+        else:
+            x, start = row
+            rest = x.shape[1:]
+            part = region_params((start, *(0 for _ in rest)), (apart, *(1 for _ in rest)))
+            pieces.append(record(_SLICE, (x,), {**part, "sizes": (count, *rest)}))
+        first += count
+    if len(values) == 1:
+        return values[0]
+    return record(_CONCATENATE, tuple(pieces), {"axis": 0}) if len(pieces) > 1 else pieces[0]
+
+
+def _rows_from(rows: Sequence[tuple[Node, int] | None], first: int) -> tuple[int, int]:
+    """How many of one array follow each other there, and how far from each other."""
+    apart, last = 0, rows[first]
+    for count, row in enumerate(rows[first + 1 :], 1):
+        distance = row[1] - last[1] if row and last and row[0] is last[0] else 0
+        if distance <= 0 or (apart and distance != apart):
+            return count, apart
+        apart, last = distance, row
+    return len(rows) - first, apart
 
 
 def as_read_again(node: Node, rows: Sequence[Node], part: RowPart | None = None) -> Node:

@@ -137,7 +137,7 @@ class Comparison:
                 return recorded.is_same_value(number, x)
             self.found.numbers[place, k] = number
             if max(number, x) >= 0:
-                return False
+                return recorded.may_be_read_for(number, x)
             move = self.steps_back * (recorded.offset(x) - recorded.offset(y))
             return recorded.is_number(number, like=x, move=move)
         if x >= first:

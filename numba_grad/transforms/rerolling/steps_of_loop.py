@@ -73,10 +73,23 @@ class StepsOfLoop:
                 return reads
             self.before.insert(0, found)
             now = self._reads_of_others()
-            if now.keys() != reads.keys() or not self._assigns_well(now):
+            is_after = self._is_after_what_steps_read(found)
+            if now.keys() != reads.keys() or not self._assigns_well(now) or not is_after:
                 self.before.pop(0)
                 return reads
             reads = now
+
+    def _is_after_what_steps_read(self, before: StepBefore) -> bool:
+        """Whether a first step comes after all results that steps read one after the other: these
+        may be made of what it computes otherwise."""
+        if self.recorded.node_types is None:
+            return True
+        read = [x for step in self.before for x in step.numbers.values()]
+        read += [
+            int(self._column(self.steps.first + place, k).max()) for place, k in self.sequences
+        ]
+        first = min([x for x in before.nodes.values() if x >= 0], default=self.steps.first)
+        return max(read, default=-1) < first
 
     def _initial_number(self, place: int, delay: int) -> int:
         """What the first step reads of the steps before it."""

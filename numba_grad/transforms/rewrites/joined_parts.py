@@ -55,6 +55,8 @@ def _joined(node: Node) -> Node | None:
     (axis,) = axes
     parts: dict[int, Node] = {}  # by where they begin along the axis
     left, x, value_size = node.shape[axis], node, node.inputs[1].shape[axis]
+    if left > MOST_PARTS * value_size:
+        return None  # as of a long row by elements, each of which would look at those before it
     while left and len(parts) < MOST_PARTS and x.op is _UPDATE and set(x.params["steps"]) == {1}:
         before, value = x.inputs
         start, size = x.params["starts"][axis], value.shape[axis]
