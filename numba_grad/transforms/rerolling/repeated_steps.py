@@ -110,8 +110,15 @@ def fewest_of(graph: RecordedGraph, period: int) -> int:
 
 
 def _inner_period(graph: RecordedGraph, steps: Steps) -> int:
-    """The distance at which half of a step and more repeats itself; 0 if it does not."""
-    return _period_inside(graph, steps) if steps.period >= _FEWEST_WITH_PASSES else 0
+    """The distance at which half of a step and more repeats itself; 0 if it does not.
+
+    Of short steps that are less than half of a graph, as one of several sweeps over a table, what
+    is between them would be put together and taken apart: warm calls took twice as long.
+    """
+    is_small = 2 * (steps.end - steps.first) < len(graph.nodes)
+    if steps.period < _FEWEST_WITH_PASSES or (is_small and not is_long(steps)):
+        return 0
+    return _period_inside(graph, steps)
 
 
 def _are_fit(graph: RecordedGraph, steps: Steps) -> bool:

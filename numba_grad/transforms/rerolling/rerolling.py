@@ -78,7 +78,8 @@ _FEWEST_INSIDE = 512
 # The same of loops whose steps read one after the other what no loop has left: to put it together,
 # and its cotangents apart, is an operation for each.
 _FEWEST_WITH_RESULTS_BEFORE = 1 << 14
-# And where the steps are loops themselves, of which little is compiled.
+# And where the steps are loops themselves, of which little is compiled, and half of the function:
+# of several sweeps over a table, what is between them would be put together and taken apart.
 _FEWEST_OF_ROWS = 1024
 _ONE_SEGMENT = 600  # operations that are compiled as a whole, whatever they repeat
 
@@ -179,8 +180,9 @@ def _loop_of(
             return found
     count = len(recorded.nodes)
     if is_compiled and count >= _FEWEST_OF_ROWS and recorded.node_types is None:
-        other = recorded.with_results_before(limits.nodes)
-        other.needs_passes = count < _FEWEST_WITH_RESULTS_BEFORE
+        needs_passes = count < _FEWEST_WITH_RESULTS_BEFORE
+        other = recorded.with_results_before(count // 2 if needs_passes else limits.nodes)
+        other.needs_passes = needs_passes
         found = _loop_of(other, known, limits)
         if found is not None:
             return found
