@@ -23,7 +23,7 @@ from numba_grad.frontend.compiled_functions import specialization
 from numba_grad.frontend.tensors import tensor
 from numba_grad.graph import walk
 from numba_grad.ops import index_expressions
-from numba_grad.transforms.rerolling import assigned_rows
+from numba_grad.transforms.rerolling import assigned_rows, rerolling
 
 PACKAGE = Path(ng.__file__).parent
 MOST = 4.4
@@ -49,6 +49,7 @@ def _small_bounds(monkeypatch):
     monkeypatch.setattr(materialization, "MOST_MOVEMENTS", 12)
     monkeypatch.setattr(roots, "LONGEST_CONE", 100)
     monkeypatch.setattr(row_chains, "REACH", 8)
+    monkeypatch.setattr(rerolling, "_FEWEST_OF_ROWS", 64)  # looks of both sizes
 
 
 def lowered(f, *args):
